@@ -165,21 +165,26 @@ export class BullMqQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    let pruned = 0;
-    for (const status of ['delivered', 'dead'] as const) {
-      let after: DeliveryPageRequest['after'];
-      do {
-        const page = await this.list({ tenant, status, until: before }, { after, limit: REMOVED });
-        const ids = page.map(({ delivery }) => delivery.id);
-        pruned += await this.request(async () => this.deliveries.remove(ids));
-        for (const { delivery, keyState } of page) {
-          const isBlocking = keyState === 'blocking' && delivery.received === undefined;
-          if (isBlocking) await this.request(async () => this.keys.end(turnOf(delivery)!));
-        }
-        after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
-      } while (after !== undefined);
-    }
-    return pruned;
+    const delivered = await this.removeOlder({ tenant, status: 'delivered', until: before });
+    return delivered + (await this.removeOlder({ tenant, status: 'dead', until: before }));
+  }
+
+  /** @param keepsBlocking - keeps those that block their ordering key; otherwise they release it */
+  private async removeOlder(filter: DeliveryFilter, keepsBlocking = false): Promise<number> {
+    let removed = 0;
+    let after: DeliveryPageRequest['after'];
+    do {
+      const page = await this.list(filter, { after, limit: REMOVED });
+      const old = page.filter(({ keyState }) => !keepsBlocking || keyState !== 'blocking');
+      const ids = old.map(({ delivery }) => delivery.id);
+      removed += await this.request(async () => this.deliveries.remove(ids));
+      for (const { delivery, keyState } of old) {
+        const isBlocking = keyState === 'blocking' && delivery.received === undefined;
+        if (isBlocking) await this.request(async () => this.keys.end(turnOf(delivery)!));
+      }
+      after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
+    } while (after !== undefined);
+    return removed;
   }
 
   /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
@@ -216,8 +221,11 @@ export class BullMqQueue extends WebhookQueue {
 
   /** Removes old deliveries, and checks a part of the history. */
   private async maintain(): Promise<void> {
-    const { keepDelivered, maxDelivered } = this.options;
+    const { keepDelivered, keepDead, maxDelivered } = this.options;
     await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
+    if (keepDead !== undefined) {
+      await this.removeOlder({ status: 'dead', until: this.clock.now() - keepDead }, true);
+    }
     await this.request(async () => this.deliveries.checkHistory());
     await this.request(async () => this.keys.checkOpen());
   }

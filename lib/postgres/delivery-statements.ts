@@ -356,6 +356,18 @@ FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join('
     ];
   }
 
+  /** Deletes dead deliveries that were recorded some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
+  deleteDead(queue: string, keep: number, time: number | null): Query {
+    const expired = `created_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
+    return [
+      this.deleteOldest(
+        `queue = $1::text AND status = 'dead' AND NOT holds_key AND ${expired}`,
+        'created_at, id',
+      ),
+      [queue, time, keep],
+    ];
+  }
+
   /**
    * Deletes a batch with its attempts and returns one row with their number, which is less than {@link DELETED_AT_ONCE} for
    * the last batch. A locked row is being changed, by a statement that locks rows in another order.
