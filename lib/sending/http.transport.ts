@@ -1,70 +1,26 @@
 import type { HttpService } from '@nestjs/axios';
-import { createHash } from 'node:crypto';
-import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
-import type { EgressPolicy } from '../egress/egress-policy.js';
-import type { EgressProxy } from '../egress/egress-proxy.js';
-import {
-  createGuardedAgents,
-  type EgressTlsOptions,
-  type GuardedAgents,
-} from '../egress/guarded-agent.js';
+import type {
+  AxiosAdapter,
+  AxiosRequestConfig,
+  AxiosResponse,
+  CancelToken,
+  InternalAxiosRequestConfig,
+} from 'axios';
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
+import type { GuardedAgents } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { NoAnswer, ReceiverAnswer } from './attempt-result.js';
+import { answerOfError, type NoAnswer, readAnswer, type ReceiverAnswer } from './attempt-result.js';
+import { type Connections, IdentityConnections, type TransportOptions } from './connections.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
-import { answerOfError, readAnswer } from './read-answer.js';
+import { bypassWarning, isUnchanged, UNREADABLE } from './delivery-settings.js';
 import type { ComposedRequest } from './request.composer.js';
-import {
-  bypassWarning,
-  createHttpService,
-  DELIVERY_SETTINGS,
-  type DeliverySettings,
-  isUnchanged,
-  sendByNode,
-  UNREADABLE,
-} from './axios-client.js';
-
-/** Options of the {@link HttpTransport}. */
-export interface TransportOptions {
-  readonly egress: EgressPolicy;
-  readonly tls: EgressTlsOptions | undefined;
-  readonly proxy: EgressProxy | undefined;
-}
 
 /** What requests are sent with. */
 interface HttpClient {
   readonly http: HttpService;
   readonly adapterOf: (connections: Connections) => AxiosAdapter | 'http';
   readonly cancelToken?: CancelToken;
-}
-
-/** Client certificates whose connections are kept; the least recently used one without a request is closed. */
-const MAX_IDENTITIES = 200;
-
-/** The connections of one identity: that of the publisher, or of a client certificate. */
-class Connections {
-  /** Keep connections for further requests. */
-  readonly pool: GuardedAgents;
-  readonly settings: DeliverySettings;
-  /** Requests that are under way. */
-  requests = 0;
-  adapter: AxiosAdapter | undefined;
-  /**
-   * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
-   * would be read as the answer to the next request.
-   */
-  private readonly agents: GuardedAgents;
-
-  constructor({ egress, tls, proxy }: TransportOptions) {
-    this.pool = createGuardedAgents(egress, { tls, proxy });
-    this.agents = createGuardedAgents(egress, { tls, proxy, keepAlive: false });
-    const { httpAgent, httpsAgent } = this.agents;
-    this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
-  }
-
-  close(): void {
-    this.pool.destroy();
-    this.agents.destroy();
-  }
 }
 
 const anyStatus = (): boolean => true;
@@ -76,17 +32,15 @@ const anyStatus = (): boolean => true;
  */
 export class HttpTransport {
   private readonly log = new PublisherLog();
-  private readonly own: Connections;
-  /** By client certificate, so that no connection is shared by two identities. */
-  private readonly identities = new Map<string, Connections>();
+  private readonly connections: IdentityConnections;
   private client: Promise<HttpClient> | undefined;
 
   /** @param given - the application's HttpService; by default, one is created */
   constructor(
-    private readonly options: TransportOptions,
+    options: TransportOptions,
     private readonly given: HttpService | undefined,
   ) {
-    this.own = new Connections(options);
+    this.connections = new IdentityConnections(options);
   }
 
   /**
@@ -104,7 +58,7 @@ export class HttpTransport {
   ): Promise<ReceiverAnswer | NoAnswer> {
     const client = await (this.client ??= this.load());
     if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
-    const connections = certificate === undefined ? this.own : this.connectionsOf(certificate);
+    const connections = this.connections.of(certificate);
     connections.requests++;
     try {
       return await this.sendOver(connections, client, request, signal);
@@ -164,27 +118,7 @@ export class HttpTransport {
 
   /** Closes the connections. */
   close(): void {
-    for (const connections of [this.own, ...this.identities.values()]) connections.close();
-  }
-
-  private connectionsOf(certificate: ClientCertificate): Connections {
-    const { cert, key, passphrase, ca = this.options.tls?.ca } = certificate;
-    // Nothing else of the publisher's tls: its own certificate is another identity.
-    const tls = { cert, key, passphrase, ca };
-    const identity = createHash('sha256').update(JSON.stringify(tls)).digest('base64');
-    const connections = this.identities.get(identity) ?? new Connections({ ...this.options, tls });
-    this.identities.delete(identity);
-    this.identities.set(identity, connections);
-    if (this.identities.size > MAX_IDENTITIES) this.closeIdle(identity);
-    return connections;
-  }
-
-  private closeIdle(current: string): void {
-    for (const [identity, connections] of this.identities) {
-      if (identity === current || connections.requests > 0) continue;
-      this.identities.delete(identity);
-      return connections.close();
-    }
+    this.connections.close();
   }
 
   private async load(): Promise<HttpClient> {
@@ -200,7 +134,7 @@ export class HttpTransport {
       adapterOf: (connections) =>
         (connections.adapter ??= async (config) =>
           isUnchanged(config, connections.settings)
-            ? sendByNode(axios, config, connections.pool)
+            ? sendByNode(axios, config, connections.keepAliveAgents)
             : stock(config)),
       // Without one, HttpService creates and cancels a token for every request. Attempts are cancelled by their signal.
       cancelToken: new axios.default.CancelToken(() => undefined),
@@ -245,4 +179,93 @@ export class HttpTransport {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
+}
+
+/** Creates the module's own HttpService. */
+export async function createHttpService(): Promise<HttpService> {
+  const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
+  // @nestjs/axios 4 names the declarations of axios for CommonJS, version 12 those for ES modules.
+  return new HttpService(deliveryAxios(axios) as never);
+}
+
+/** Creates the axios instance below the module's own HttpService. */
+function deliveryAxios({
+  Axios,
+  AxiosHeaders,
+}: typeof import('axios')): InstanceType<typeof Axios> {
+  class DeliveryAxios extends Axios {
+    constructor() {
+      super({ headers: {} as never });
+      // HttpService calls it without its object.
+      this.request = this.request.bind(this);
+    }
+
+    /** Without interceptors, a complete request needs nothing of the core of axios, which takes longer than the request. */
+    override async request(config: AxiosRequestConfig): Promise<never> {
+      const { request, response } = this.interceptors;
+      const isIntercepted = request.handlers?.length !== 0 || response.handlers?.length !== 0;
+      if (isIntercepted || typeof config.adapter !== 'function') return super.request(config);
+      const headers = new AxiosHeaders(config.headers as Record<string, string>);
+      return config.adapter({ ...config, headers }) as Promise<never>;
+    }
+  }
+  return new DeliveryAxios();
+}
+
+/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+async function sendByNode(
+  { AxiosError, CanceledError }: typeof import('axios'),
+  config: InternalAxiosRequestConfig,
+  { httpAgent, httpsAgent }: GuardedAgents,
+): Promise<AxiosResponse> {
+  const { url, headers, maxContentLength = -1 } = config;
+  const method = config.method!.toUpperCase();
+  const isSecure = url!.startsWith('https:');
+  const signal = config.signal as AbortSignal | undefined;
+  return new Promise((resolve, reject) => {
+    const request = (isSecure ? https : http).request(url!, {
+      method,
+      headers: headers.toJSON(),
+      agent: isSecure ? httpsAgent : httpAgent,
+      signal,
+    });
+    const fail = (error: NodeJS.ErrnoException): void =>
+      reject(
+        signal?.aborted === true
+          ? new CanceledError(undefined, config)
+          : AxiosError.from(error, error.code, config, request),
+      );
+    request.on('error', fail);
+    request.on('response', (answer) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      const succeed = (): void => {
+        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
+        const data = Buffer.concat(chunks, length);
+        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
+      };
+      if (method === 'HEAD' && !hasNoBody(answer)) {
+        // If a body follows, it would be read as the answer to the next request on this connection.
+        succeed();
+        request.destroy();
+        return;
+      }
+      answer.on('data', (chunk: Buffer) => {
+        length += chunk.length;
+        chunks.push(chunk);
+        if (maxContentLength < 0 || length <= maxContentLength) return;
+        const message = `maxContentLength size of ${maxContentLength} exceeded`;
+        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
+        request.destroy();
+      });
+      answer.on('end', succeed);
+      answer.on('error', fail);
+    });
+    request.end(config.data as Buffer | undefined);
+  });
+}
+
+/** Whether the server itself says that nothing follows the head of its answer. */
+function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
+  return statusCode === 204 || headers['content-length'] === '0';
 }

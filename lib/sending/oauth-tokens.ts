@@ -6,7 +6,7 @@ import type { EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents, type GuardedAgentsOptions } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
-import { transportFailure } from './read-answer.js';
+import { transportFailure } from './transport-failure.js';
 import { untilAborted } from './signing-failure.js';
 
 /** For one request, whichever delivery needs its token. */

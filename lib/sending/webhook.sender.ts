@@ -19,7 +19,8 @@ import {
   credentialsConflict,
 } from './endpoint-credentials.js';
 import type { Endpoint } from './endpoint.js';
-import { HttpTransport, type TransportOptions } from './http.transport.js';
+import type { TransportOptions } from './connections.js';
+import { HttpTransport } from './http.transport.js';
 import { CredentialFailure, OAuthTokens } from './oauth-tokens.js';
 import {
   RequestComposer,
