@@ -73,6 +73,7 @@ export type {
   WebhookDeliveryPayload,
   WebhookDeliveryPage,
   WebhookDeliveryStats,
+  ErasureResult,
 } from './deliveries/delivery-view.js';
 export type { WebhookDeliveryFilter } from './deliveries/delivery-query.js';
 export type { RedeliverResult, RedeliveredDelivery } from './deliveries/redelivery.js';

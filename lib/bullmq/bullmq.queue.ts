@@ -165,26 +165,34 @@ export class BullMqQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    const delivered = await this.removeOlder({ tenant, status: 'delivered', until: before });
-    return delivered + (await this.removeOlder({ tenant, status: 'dead', until: before }));
+    const delivered = await this.removeAll({ tenant, status: 'delivered', until: before });
+    return delivered + (await this.removeAll({ tenant, status: 'dead', until: before }));
   }
 
-  /** @param keepsBlocking - keeps those that block their ordering key; otherwise they release it */
-  private async removeOlder(filter: DeliveryFilter, keepsBlocking = false): Promise<number> {
-    let removed = 0;
+  override async erase(filter: DeliveryFilter): Promise<number> {
+    return this.removeAll(filter);
+  }
+
+  /** @param mayGo - which of the matching deliveries are removed; default: all. They release their ordering keys */
+  private async removeAll(
+    filter: DeliveryFilter,
+    mayGo: (listed: ListedDelivery) => boolean = () => true,
+  ): Promise<number> {
+    let count = 0;
     let after: DeliveryPageRequest['after'];
     do {
       const page = await this.list(filter, { after, limit: REMOVED });
-      const old = page.filter(({ keyState }) => !keepsBlocking || keyState !== 'blocking');
-      const ids = old.map(({ delivery }) => delivery.id);
-      removed += await this.request(async () => this.deliveries.remove(ids));
-      for (const { delivery, keyState } of old) {
-        const isBlocking = keyState === 'blocking' && delivery.received === undefined;
-        if (isBlocking) await this.request(async () => this.keys.end(turnOf(delivery)!));
+      const ids = page.filter(mayGo).map(({ delivery }) => delivery.id);
+      const removed = new Set(await this.request(async () => this.deliveries.remove(ids)));
+      count += removed.size;
+      for (const { delivery } of page) {
+        const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
+        if (turn === undefined || !removed.has(delivery.id)) continue;
+        await this.request(async () => this.keys.end(turn));
       }
       after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
     } while (after !== undefined);
-    return removed;
+    return count;
   }
 
   /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
@@ -224,7 +232,8 @@ export class BullMqQueue extends WebhookQueue {
     const { keepDelivered, keepDead, maxDelivered } = this.options;
     await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
     if (keepDead !== undefined) {
-      await this.removeOlder({ status: 'dead', until: this.clock.now() - keepDead }, true);
+      const old = { status: 'dead', until: this.clock.now() - keepDead } as const;
+      await this.removeAll(old, ({ keyState }) => keyState !== 'blocking');
     }
     await this.request(async () => this.deliveries.checkHistory());
     await this.request(async () => this.keys.checkOpen());
