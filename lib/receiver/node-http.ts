@@ -33,7 +33,9 @@ export function pathOfRequest(request: AdapterRequest): string {
 
 /** The request in the form that verification takes. The body shield must have restored its headers. */
 export function fromNodeRequest(request: IncomingMessage, body: BodySource): IncomingWebhook {
-  return { method: request.method ?? '', headers: nodeHeaders(request), body };
+  // Express and middleware may shorten `url`.
+  const { originalUrl: target = request.url } = request as { originalUrl?: string };
+  return { method: request.method ?? '', target, headers: nodeHeaders(request), body };
 }
 
 function nodeHeaders(request: IncomingMessage): RequestHeaders {
@@ -117,16 +119,21 @@ export function sendAnswer(
   if (response.headersSent || response.destroyed) return;
   if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
   // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
-  const content = answer.problem ?? answer.json;
+  const content = answer.problem ?? answer.json ?? answer.text;
   if (content === undefined || request.method === 'HEAD') {
     response.writeHead(answer.status, answer.headers).end();
     return;
   }
   // A string is written together with the headers; a Buffer would take a second write (benchmark `forged`).
-  const body = JSON.stringify(content);
+  const body = typeof content === 'string' ? content : JSON.stringify(content);
   const described = {
-    'Content-Type': answer.problem === undefined ? 'application/json' : 'application/problem+json',
+    'Content-Type': typeOf(answer),
     'Content-Length': Buffer.byteLength(body),
   };
   response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
+}
+
+function typeOf({ problem, json }: WebhookAnswer): string {
+  if (problem !== undefined) return 'application/problem+json';
+  return json === undefined ? 'text/plain' : 'application/json';
 }

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile } from '../token/webhook-token.constants.js';
@@ -23,6 +24,8 @@ export type BodySource =
 /** A request before verification, independent of the HTTP adapter. */
 export interface IncomingWebhook {
   readonly method: string;
+  /** The request target: path and query. Absent if the request did not arrive by HTTP. */
+  readonly target?: string | undefined;
   readonly headers: RequestHeaders;
   readonly body: BodySource;
 }
@@ -90,6 +93,8 @@ export interface VerifiedBatch {
 export interface SenderChallenge {
   /** The JSON that the sender expects, with status 200. */
   readonly challengeAnswer?: Readonly<Record<string, string>> | undefined;
+  /** The plain text that the sender expects, with status 200. */
+  readonly challengeText?: string | undefined;
   /** The headers that the sender expects. */
   readonly challengeHeaders?: Readonly<Record<string, string>> | undefined;
 }
@@ -148,6 +153,9 @@ export interface WebhookScheme {
    * @param error - what {@link verify} or the replay store threw
    */
   isAuthenticated(error: unknown): boolean;
+
+  /** The key sets of the sender that are fetched. */
+  keySets?(): readonly KeySetStatus[];
 
   /** Reads what a refused request claims, for logs: it is not verified. Never throws. */
   claims(incoming: IncomingWebhook): ClaimedEvent;

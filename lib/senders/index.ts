@@ -11,6 +11,8 @@ export { a2a, plaid, qstash } from './jwt-presets.js';
 export type { A2aOptions, PlaidKey, PlaidOptions, QstashOptions } from './jwt-presets.js';
 export { eventGrid, googlePush } from './cloud-presets.js';
 export type { EventGridOptions, GooglePushOptions } from './cloud-presets.js';
+export { graph } from './graph.js';
+export type { GraphOptions } from './graph.js';
 export { securityEvents } from './security-events.js';
 export type { SecurityEventsOptions } from './security-events.js';
 export { auth0, gitlab, okta, staticToken } from './static-token.js';

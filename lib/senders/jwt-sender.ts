@@ -196,6 +196,7 @@ export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
     ...form,
     present: [header],
     tolerance: rules.tolerance,
+    keySets: () => keys.keySets(),
     bodyVerified: digest !== undefined,
     claim: (headers) => claimed(tokenIn(headers, header)),
     async read(headers, now) {

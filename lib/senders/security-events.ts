@@ -81,6 +81,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     present: [],
     tolerance,
     maxBodyBytes: MAX_TOKEN_BYTES,
+    keySets: () => keys.keySets(),
     claim: () => ({}),
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer: answerOfStandard,
