@@ -32,6 +32,7 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
     },
     isAuthenticated: (error) =>
       webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
+    poll: sender.poll,
     keySets: () => sender.keySets?.() ?? [],
     claims: (incoming) => schemeOf(incoming.headers).claims(incoming),
   };

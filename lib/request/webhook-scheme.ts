@@ -107,6 +107,52 @@ export interface SenderAnswer {
   readonly body?: Readonly<Record<string, string>> | undefined;
 }
 
+/** The events of a sender that waits to be asked for them. */
+export interface EventPoll {
+  /** Where they are, for logs. */
+  readonly url: string;
+  /** Milliseconds from one request to the next if the first found no event. */
+  readonly interval: number;
+  /** Milliseconds that a request may take. */
+  readonly timeout: number;
+
+  /**
+   * What the sender is told of an event.
+   *
+   * @param given - as for {@link WebhookScheme.answer}
+   * @returns `undefined` if the event stays with the sender, which returns it again
+   */
+  settle(given: AnswerFacts): SenderAnswer | undefined;
+
+  /**
+   * Reports settled events, and asks for more.
+   *
+   * @param settled - by the id that the sender gave the event
+   * @param options.last - only reports
+   * @throws an error whose message may be logged; it may have `retryAfter`, in seconds
+   */
+  fetch(
+    settled: ReadonlyMap<string, SenderAnswer>,
+    options: { readonly signal: AbortSignal; readonly last?: boolean },
+  ): Promise<FetchedEvents>;
+}
+
+/** What a sender returned. */
+export interface FetchedEvents {
+  /** By id. */
+  readonly events: ReadonlyMap<string, IncomingWebhook>;
+  /** Whether the sender has more. */
+  readonly more: boolean;
+}
+
+/** An answer of the answer table. */
+export interface AnswerFacts {
+  readonly status: number;
+  /** `undefined` on success. */
+  readonly code: string | undefined;
+  readonly detail: string | undefined;
+}
+
 /** Who signs requests, and how: the part of receiving that differs from sender to sender. */
 export interface WebhookScheme {
   /** The name of the sender, or of the wire format. */
@@ -138,14 +184,12 @@ export interface WebhookScheme {
   /**
    * The form of an answer that the sender's standard names.
    *
-   * @param code - of the answer table; `undefined` on success
    * @returns `undefined` for the receiver's own form
    */
-  answer?(given: {
-    readonly status: number;
-    readonly code: string | undefined;
-    readonly detail: string | undefined;
-  }): SenderAnswer | undefined;
+  answer?(given: AnswerFacts): SenderAnswer | undefined;
+
+  /** How events are fetched that the sender does not push. */
+  readonly poll?: EventPoll | undefined;
 
   /**
    * Whether a refused request was signed by a trusted sender.

@@ -14,6 +14,7 @@ export type { EventGridOptions, GooglePushOptions } from './cloud-presets.js';
 export { graph } from './graph.js';
 export type { GraphOptions } from './graph.js';
 export { securityEvents } from './security-events.js';
+export type { PollOptions } from './event-poll.js';
 export type { SecurityEventsOptions } from './security-events.js';
 export { auth0, gitlab, okta, staticToken } from './static-token.js';
 export type { StaticTokenOptions, StaticValueOptions } from './static-token.js';

@@ -139,6 +139,7 @@ export interface SenderParts {
     | undefined;
   readonly answer?: WebhookScheme['answer'];
   readonly keySets?: WebhookScheme['keySets'];
+  readonly poll?: WebhookScheme['poll'];
   sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
 }
 
@@ -171,6 +172,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       ...(preflight !== undefined &&
         preflight.method !== 'POST' && { challengeMethods: [preflight.method] }),
       ...(parts.answer !== undefined && { answer: parts.answer }),
+      poll: parts.poll,
       ...(parts.keySets !== undefined && { keySets: parts.keySets }),
       sharesIds: parts.envelope !== undefined,
 

@@ -198,7 +198,8 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       [`receiver "both": keys at ${host}`]: 'up',
     });
     const { status, webhooks } = await health();
-    expect([status, webhooks.checks[`receiver "idp": keys at ${host}`]]).toEqual([503, 'stale']);
+    expect(status).toBe(503);
+    expect(webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
   });
 
   it('is down if a key set is old and cannot be fetched', async () => {
