@@ -153,6 +153,40 @@ export interface AnswerFacts {
   readonly detail: string | undefined;
 }
 
+/** What an explanation can try of a refused request. Nothing in it is verified. */
+export interface SenderDiagnosis {
+  /** The headers that have the credentials, in lower case. */
+  readonly headers: readonly string[];
+  /** The signed time as the request has it, in seconds. */
+  readonly timestamp?: number | undefined;
+  /** Seconds by which a time may differ. */
+  readonly tolerance: number;
+  /** Whether the signature, or the digest in the token, would hold for this body. */
+  holdsFor?(body: Buffer): boolean;
+  /** Whether it would with other secrets, made from the known ones. */
+  holdsWith?(change: (secret: Buffer) => Buffer | undefined, body: Buffer): boolean;
+  /** Other ways to sign. */
+  readonly variants?: readonly SignatureVariant[] | undefined;
+  /** A JSON Web Token, and what it is checked against. */
+  readonly token?: TokenDiagnosis | undefined;
+}
+
+/** Another way to sign. */
+export interface SignatureVariant {
+  readonly code: 'signature_encoding' | 'signature_algorithm' | 'signed_content';
+  /** Completes "the signature is valid if …". */
+  readonly premise: string;
+  holdsFor(body: Buffer): boolean;
+}
+
+/** The parts of a JSON Web Token of a sender. */
+export interface TokenDiagnosis {
+  readonly header: Readonly<Record<string, unknown>> | undefined;
+  readonly claims: Readonly<Record<string, unknown>> | undefined;
+  readonly issuers: readonly string[] | undefined;
+  readonly audience: readonly string[];
+}
+
 /** Who signs requests, and how: the part of receiving that differs from sender to sender. */
 export interface WebhookScheme {
   /** The name of the sender, or of the wire format. */
@@ -197,6 +231,13 @@ export interface WebhookScheme {
    * @param error - what {@link verify} or the replay store threw
    */
   isAuthenticated(error: unknown): boolean;
+
+  /**
+   * Takes a refused request apart, for an explanation.
+   *
+   * @param body - absent if it could not be read
+   */
+  diagnose?(headers: RequestHeaders, body: Buffer | undefined): SenderDiagnosis;
 
   /** The key sets of the sender that are fetched. */
   keySets?(): readonly KeySetStatus[];

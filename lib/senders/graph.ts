@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import { WebhookSignatureError, WebhookTokenError } from '../errors/webhook.error.js';
 import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, text } from '../options/rules.js';
-import { parseJsonPayload } from '../request/json-payload.js';
+import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/decoding.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
@@ -67,6 +67,7 @@ const MAX_TOKENS = 16;
 export function graph(options: GraphOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'graph');
   const { clientState, tenant, audience, tolerance } = read;
+  const states = clientState.map(digestOf);
   const entra = `https://login.microsoftonline.com/${tenant ?? 'common'}`;
   const keys =
     audience && resolveJwtKeys(keysOfSender(read, `${entra}/discovery/v2.0/keys`), 'graph');
@@ -107,8 +108,8 @@ export function graph(options: GraphOptions): WebhookSender {
       async holdFor(body) {
         const items = readItems(body);
         const isKnown = items.map((item) => {
-          const given = stringAt(item, 'clientState') ?? '';
-          return clientState.map((one) => isSame(one, given)).includes(true);
+          const given = digestOf(stringAt(item, 'clientState') ?? '');
+          return states.map((one) => isSame(one, given)).includes(true);
         });
         if (isKnown.length === 0 || isKnown.includes(false)) {
           throw new WebhookSignatureError(
@@ -128,6 +129,11 @@ export function graph(options: GraphOptions): WebhookSender {
       };
     },
   });
+}
+
+/** Of one length, so that any two values can be compared. */
+function digestOf(value: string): string {
+  return hash('sha256', value);
 }
 
 function itemsOf(data: unknown): readonly unknown[] {

@@ -15,12 +15,12 @@ import {
 } from '../options/rules.js';
 import { readBearerToken } from '../request/open-request.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { parseCompactToken, readClaims } from '../token/compact-token.js';
-import { isObject } from '../token/decoding.js';
+import { parseCompactToken, readClaims, isObject } from '../token/decoding.js';
 import { hashMismatch } from '../token/payload-hash.js';
 import {
   type ClaimRule,
   type JwtClaims,
+  diagnosedToken,
   type JwtRules,
   signTest,
   testClaims,
@@ -199,6 +199,15 @@ export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
     keySets: () => keys.keySets(),
     bodyVerified: digest !== undefined,
     claim: (headers) => claimed(tokenIn(headers, header)),
+    diagnose(headers) {
+      const token = diagnosedToken(tokenIn(headers, header), rules);
+      const { claims } = token;
+      if (digest === undefined || claims === undefined) return { token };
+      return {
+        token,
+        holdsFor: (body) => isSame(boundDigest(claims, digest), inEncoding(sha256(body), digest)),
+      };
+    },
     async read(headers, now) {
       const token = await verifyJwt(tokenIn(headers, header), rules, now);
       form.checkHeaders?.(headers);

@@ -7,11 +7,13 @@ import {
   readClaims,
   readHeader,
   requireSoundStructure,
-} from '../token/compact-token.js';
-import { isObject } from '../token/decoding.js';
+  isObject,
+} from '../token/decoding.js';
 import { candidatesFor, keyThatSigned } from '../token/token-verifier.js';
 import { invalidClaim, numericDate, refuse, validateAudience } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
+import { readTokenAnatomy } from '../token/webhook-receipt.js';
+import type { TokenDiagnosis } from '../request/webhook-scheme.js';
 import type { JwtKeys } from './jwt-keys.js';
 
 /** The claims of a JSON Web Token. */
@@ -189,4 +191,10 @@ export async function signTest(
   }
   const { alg, kid } = signer;
   return signer.sign(JSON.stringify({ alg, typ, kid }), JSON.stringify(claims));
+}
+
+/** The parts of a token that is not verified, and what it is checked against. */
+export function diagnosedToken(token: string, { issuers, audience }: JwtRules): TokenDiagnosis {
+  const { header, claims } = readTokenAnatomy(token);
+  return { header, claims, issuers, audience };
 }

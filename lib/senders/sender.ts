@@ -8,9 +8,14 @@ import type { Duration } from '../clock/duration.js';
 import { func, optional, seconds, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, readBody } from '../request/body.js';
-import { parseSenderPayload } from '../request/json-payload.js';
+import { parseSenderPayload } from '../request/sender-payload.js';
 import { isAuthenticatedRefusal } from '../request/open-request.js';
-import type { RequestHeaders, SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
+import type {
+  RequestHeaders,
+  SenderChallenge,
+  SenderDiagnosis,
+  WebhookScheme,
+} from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readSeconds } from '../token/validate-claims.js';
 import { eventsOf, nameOf } from './sender-event.js';
@@ -138,6 +143,11 @@ export interface SenderParts {
       }
     | undefined;
   readonly answer?: WebhookScheme['answer'];
+  /** Takes a refused request apart; may throw for one that has not the sender's form. */
+  diagnose?(
+    headers: RequestHeaders,
+    body: Buffer | undefined,
+  ): Omit<SenderDiagnosis, 'headers' | 'tolerance'>;
   readonly keySets?: WebhookScheme['keySets'];
   readonly poll?: WebhookScheme['poll'];
   sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
@@ -217,6 +227,15 @@ export function createSender(parts: SenderParts): WebhookSender {
 
       isAuthenticated: (error) =>
         isWebhookError(error) && !UNAUTHENTICATED.has(error.code) && isAuthenticatedRefusal(error),
+
+      diagnose(headers, body) {
+        const known = { headers: parts.present, tolerance };
+        try {
+          return { ...known, ...parts.diagnose?.(headers, body) };
+        } catch {
+          return known;
+        }
+      },
 
       claims({ headers }) {
         try {

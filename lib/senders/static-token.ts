@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import { WebhookSignatureError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required } from '../options/rules.js';
-import { parseJsonPayload } from '../request/json-payload.js';
+import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/decoding.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
