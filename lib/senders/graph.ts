@@ -162,7 +162,7 @@ async function verifyTokens(
   if (!Array.isArray(tokens) || tokens.length > MAX_TOKENS) {
     throw new WebhookTokenError(
       'invalid_token',
-      `validationTokens is no list of ${MAX_TOKENS} tokens`,
+      `validationTokens must be a list of at most ${MAX_TOKENS} tokens`,
     );
   }
   if (isRequired && tokens.length === 0) {

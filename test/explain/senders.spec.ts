@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { createHmac, generateKeyPairSync } from 'node:crypto';
+import { WebhookInbox } from 'nestjs-webhook-token';
 import type {
   WebhookExplanation,
   WebhookReceiverOptions,
@@ -19,6 +20,9 @@ import {
 } from 'nestjs-webhook-token/senders';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
+import { adapters } from '../fixtures/adapters.js';
+import { send } from '../fixtures/http-client.js';
+import { startApp } from '../fixtures/receiver-app.js';
 import { verifierFor } from '../fixtures/verifier-for.js';
 import { ISSUER, NOW, SECRET as TOKEN_SECRET, tokenOf } from './receiver-bench.js';
 
@@ -391,3 +395,27 @@ describe('with issuers beside the sender', () => {
     expect(explanation.code).toBe('timestamp_out_of_tolerance');
   });
 });
+
+it.each(adapters)(
+  'explains in the inbox, after the body is gone, on %s',
+  async (_, createAdapter) => {
+    const { app, origin } = await startApp(createAdapter(), {
+      options: {
+        receiver: { path: 'stripe', sender: stripe({ secret: SECRET }) },
+        clock: new TestClock(NOW),
+      },
+    });
+    const time = seconds - 400;
+    const { headers } = stripeRequest(signedAt(time), BODY, time);
+    await send(origin, { path: '/stripe', headers: headers as Record<string, string>, body: BODY });
+    const inbox = app.get(WebhookInbox);
+    const { entries } = await inbox.list();
+    const { explanation } = (await inbox.get(entries[0]!.id))!;
+    await app.close();
+
+    expect(explanation).toMatchObject({ code: 'timestamp_out_of_tolerance' });
+    expect(hintsOf(explanation as WebhookExplanation)).toEqual([
+      expect.stringMatching(/100 s more than the tolerance/),
+    ]);
+  },
+);
