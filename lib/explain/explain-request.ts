@@ -1,10 +1,6 @@
 import type { WebhookError } from '../errors/webhook.error.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
-import type {
-  IncomingWebhook,
-  RequestRules,
-  WebhookScheme,
-} from '../request/webhook-scheme.js';
+import type { IncomingWebhook, RequestRules, WebhookScheme } from '../request/webhook-scheme.js';
 import { type OpenedRequest, openRequest, webhookToken } from '../request/open-request.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
