@@ -156,7 +156,8 @@ async function exchange(
   const reporter = app.get(ReceiverReporter, { strict: false });
   let answered: AnsweredRequest | undefined;
   const observe = (report: AnsweredRequest): void => {
-    if (nodeRequest(report.request).socket === (server as unknown)) answered = report;
+    const { socket } = nodeRequest(report.request) as Partial<IncomingMessage>;
+    if (socket === (server as unknown)) answered = report;
   };
   reporter.observers.add(observe);
   try {
