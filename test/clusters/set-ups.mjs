@@ -6,6 +6,9 @@ const POSTGRES = ['postgres', 'initdb'];
 const REDIS = ['redis-server', 'redis-cli'];
 
 const fail = async ({ servers }) => servers.fail();
+/** Milliseconds between two events of a caller in a soak: 40 events a second, so that half an hour leaves the machine usable. */
+const CALM = 200;
+
 /** A third of the load. */
 const nothing = async ({ seconds }) => sleep((seconds * 1_000) / 3);
 
@@ -61,6 +64,18 @@ export const SET_UPS = {
     instances: 4,
     trouble: deploy,
   },
-  'soak-redis': { needs: REDIS, open: redisServer, instances: 2, trouble: nothing },
-  'soak-postgres': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: nothing },
+  'soak-redis': {
+    needs: REDIS,
+    open: redisServer,
+    instances: 2,
+    pause: CALM,
+    trouble: nothing,
+  },
+  'soak-postgres': {
+    needs: POSTGRES,
+    open: postgresServer,
+    instances: 2,
+    pause: CALM,
+    trouble: nothing,
+  },
 };

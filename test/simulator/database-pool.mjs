@@ -1,5 +1,5 @@
 // The database of a queue: a pool of connections as of node-postgres, whose statements a table carries out.
-import { Transaction } from './transaction.mjs';
+import { Transaction } from '../../build/lib/testing/simulation/transaction.js';
 
 /** What recognises each statement of the queue, in this order. */
 const STATEMENTS = [

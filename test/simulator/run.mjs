@@ -7,10 +7,10 @@
  * fault was not found.
  */
 import { parseArgs } from 'node:util';
+import { shrink } from '../../build/lib/testing/simulation/shrink.js';
+import { mix } from '../../build/lib/testing/simulation/simulation.js';
 import { PLANTED_FAULTS } from './planted-faults.mjs';
 import { simulate } from './scenario.mjs';
-import { shrink } from './shrink.mjs';
-import { mix } from './simulation.mjs';
 
 const { values } = parseArgs({
   options: {
@@ -60,7 +60,7 @@ async function findPlanted() {
       say(`NOT FOUND within ${count} seeds: ${name}`);
       continue;
     }
-    const short = await shrink(failed, plant);
+    const short = await shrinkSeed(failed, plant);
     const shrunk = `${failed.faults.length} faults shrunk to ${short.faults.length}`;
     found[name] = { seed: failed.seed, faults: short.faults.length, trace: short.trace.length };
     say(`${name}\n  seed ${failed.seed}, ${shrunk}: ${short.violation.message}`);
@@ -76,8 +76,12 @@ async function firstViolation(plant) {
   return undefined;
 }
 
+function shrinkSeed(failed, plant) {
+  return shrink(failed, (reduction) => simulate(failed.seed, { plant, ...reduction }));
+}
+
 async function print(failed) {
-  const { seed, faults, trace, violation } = await shrink(failed);
+  const { seed, faults, trace, violation } = await shrinkSeed(failed);
   say(`Seed ${seed}: ${violation.message}`);
   say(`Its ${failed.faults.length} faults were shrunk to ${faults.length}:\n`);
   say(`${trace.join('\n')}\n`);
