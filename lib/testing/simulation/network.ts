@@ -4,7 +4,7 @@ import { drawOutage, isWithin, mix, never, type Simulation, type Span } from './
 
 /** An application that takes requests. */
 export interface ReceivingApplication {
-  /** @returns the status of its answer */
+  /** @returns the status of its answer; rejects if the connection was closed */
   receive(webhook: SentWebhook): Promise<number>;
 }
 
@@ -75,11 +75,12 @@ export class Network<App extends ReceivingApplication = ReceivingApplication> {
     const { process } = slot;
     if (slot.app === undefined) return undefined;
     this.simulation.note(process, `receives ${webhook.method} ${webhook.id} (${point})`);
-    const status = await new Promise<number>((resolve) => {
+    const status = await new Promise<number | undefined>((resolve) => {
       this.simulation.after(0, process, () => {
-        void process.app!.receive(webhook).then(resolve);
+        process.app!.receive(webhook).then(resolve, () => resolve(undefined));
       });
     });
+    if (status === undefined) return undefined;
     this.simulation.note(process, `answers ${status} for ${webhook.id}`);
     this.observer.answered(webhook, status);
     return status;

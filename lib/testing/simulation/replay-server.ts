@@ -19,6 +19,8 @@ export class ReplayServer {
   /** By key: resolves when the transaction that locks the entry ends. */
   private readonly locks = new Map<string, Promise<void>>();
   private readonly owners = new Map<string, string>();
+  /** Keys of the events that were recorded in a transaction. */
+  private readonly committed = new Set<string>();
 
   constructor(readonly simulation: Simulation) {
     this.entries = this.createEntries();
@@ -49,6 +51,15 @@ export class ReplayServer {
     const lock = { claim: { ...claim, lease: WHILE_LOCKED }, owner };
     if (!(await this.ofLastOwner(reservation, () => this.entries.extend(lock)))) return false;
     if (tx.state !== 'open') throw new Error('the transaction has ended');
+    tx.onCommit(() => {
+      const isFirst = !this.committed.has(claim.key);
+      this.simulation.check(
+        isFirst,
+        'an effect with event.commit(tx) happens once',
+        () => 'a second transaction with the record of the same event was committed',
+      );
+      this.committed.add(claim.key);
+    });
     tx.onEnd(() => void this.unlock(tx, reservation));
     this.locks.set(claim.key, tx.ended);
     tx.watch(this.simulation);
@@ -89,11 +100,11 @@ export class ReplayServer {
 export class ReplayClient extends ReplayStore {
   override readonly scope = 'shared';
 
-  /** @param transactionOf - the transaction of the server for one of the handlers */
+  /** @param transactionOf - the transaction on the server; `undefined` if its end is not known, so that it records at once */
   constructor(
     private readonly process: SimulatedProcess,
     private readonly server: ReplayServer,
-    private readonly transactionOf: (tx: unknown) => Transaction,
+    private readonly transactionOf: (tx: unknown) => Transaction | undefined,
   ) {
     super();
   }
@@ -115,8 +126,10 @@ export class ReplayClient extends ReplayStore {
   }
 
   override commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
-    return this.process.call('replay', 'commitWith', () =>
-      this.server.commitWith(this.transactionOf(tx), reservation),
-    );
+    return this.process.call('replay', 'commitWith', () => {
+      const transaction = this.transactionOf(tx);
+      if (transaction === undefined) return this.server.commit(reservation);
+      return this.server.commitWith(transaction, reservation);
+    });
   }
 }

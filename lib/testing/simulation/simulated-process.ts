@@ -51,6 +51,8 @@ export class SimulatedProcess<App = unknown> {
   /** Milliseconds by which its clock is wrong. */
   skew = 0;
   app: App | undefined;
+  /** Whether its calls have their effect at once: what an application awaits while it starts. */
+  isStarting = false;
   readonly simulation: Simulation;
   /** The last time at which it was stalled, or a store failed it. */
   private troubledUntil = -Infinity;
@@ -134,6 +136,7 @@ export class SimulatedProcess<App = unknown> {
     effect: () => Result | Promise<Result>,
   ): Promise<Result> {
     const { simulation } = this;
+    if (this.isStarting) return effect();
     const point = this.pointOf(`${server}.${operation}`);
     if (!this.survives(`${point} before`)) return never();
     const delay = simulation.happens('store slow', point) ? 12_000 : 0;
