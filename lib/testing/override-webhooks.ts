@@ -1,3 +1,4 @@
+import type { LoggerService } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, instance, object, optional } from '../options/rules.js';
@@ -37,6 +38,7 @@ export interface TestingBuilder {
       inject: unknown[];
     }): unknown;
   };
+  setLogger?(logger: LoggerService): unknown;
 }
 
 /**

@@ -50,7 +50,10 @@ export class ReplayServer {
     const { claim, owner } = reservation;
     const lock = { claim: { ...claim, lease: WHILE_LOCKED }, owner };
     if (!(await this.ofLastOwner(reservation, () => this.entries.extend(lock)))) return false;
-    if (tx.state !== 'open') throw new Error('the transaction has ended');
+    if (tx.state !== 'open') {
+      await this.entries.extend(reservation);
+      throw new Error('the transaction has ended');
+    }
     tx.onCommit(() => {
       const isFirst = !this.committed.has(claim.key);
       this.simulation.check(

@@ -1,4 +1,4 @@
-import type { INestApplication, INestApplicationContext } from '@nestjs/common';
+import type { INestApplication, INestApplicationContext, LoggerService } from '@nestjs/common';
 import { MemoryEndpointStore } from '../../endpoints/memory-endpoint.store.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
 import type { WebhookPublisherOptions } from '../../publisher/publisher-options.interface.js';
@@ -24,6 +24,8 @@ const REPEAT = 3_000;
 /** Milliseconds that go by after everything has ended, in which late copies of requests arrive. */
 const AFTERMATH = 60_000;
 const EVERYTHING = 10_000;
+/** Simulated failures are logged as real ones are. */
+const SILENT: LoggerService = { log() {}, warn() {}, error() {} };
 
 /** Replaces the parts of an application that leave its process. */
 export type Simulate = <Builder extends TestingBuilder>(builder: Builder) => Builder;
@@ -205,6 +207,7 @@ export class SimulatedServices {
       const simulate: Simulate = (builder) => {
         const change = (options: WebhookModuleOptions): WebhookModuleOptions =>
           this.replaced(options, process, servers);
+        builder.setLogger?.(SILENT);
         return replaceParts(builder, change, network().transportOf(process));
       };
       process.isStarting = true;
@@ -240,8 +243,10 @@ export class SimulatedServices {
     const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions => ({
       ...one,
       replay: { ...one.replay, store: replayFor(one.replay?.store) },
-      queue: one.acknowledge === 'queued' ? queueFor(one.queue, one.name ?? 'default') : one.queue,
-      retry: { ...one.retry, jitter: 0 },
+      ...(one.acknowledge === 'queued' && {
+        queue: queueFor(one.queue, one.name ?? 'default'),
+        retry: { ...one.retry, jitter: 0 },
+      }),
     });
     const send = (given: WebhookPublisherOptions): WebhookPublisherOptions => ({
       ...given,
