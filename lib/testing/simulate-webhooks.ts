@@ -131,7 +131,7 @@ ${trace.join('\n')}`,
  * their process, as in production. Requests go to the other application, whatever host their URL names.
  *
  * Always checked: an accepted event is delivered or dead, and never lost; an effect with `event.commit(tx)` happens once;
- * a delivery is recorded as delivered only after a success; everything ends.
+ * a delivery is recorded as delivered only after a success; the events of an ordering key arrive in order; everything ends.
  *
  * @throws {@link SimulationError} for the first seed that violates an invariant
  */

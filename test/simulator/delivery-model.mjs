@@ -45,6 +45,12 @@ export class DeliveryModel {
     this.#deliveries.set(row.seq, { id: row.id, state: 'waiting', attempts: 0 });
   }
 
+  /** A claim was not committed. */
+  rollBack(row) {
+    const delivery = this.#deliveries.get(row.seq);
+    delivery.state = delivery.before;
+  }
+
   stateOf(row) {
     return this.#deliveries.get(row.seq).state;
   }
@@ -64,6 +70,7 @@ export class DeliveryModel {
     if (taken === 'retry' || taken === 'deliver') delivery.attempts++;
     if (taken === 'die') delivery.attempts = row.attempts;
     if (taken === 'redeliver' && from === 'dead') delivery.attempts = 0;
+    if (step === 'claim') delivery.before = from;
     delivery.state = to;
     simulation.check(
       row.attempts === delivery.attempts,

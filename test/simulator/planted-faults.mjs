@@ -99,8 +99,8 @@ export const PLANTED_FAULTS = {
   },
   'a redelivery counts as an attempt': {
     DeliveryTable: class extends DeliveryTable {
-      redeliver(values) {
-        const changed = super.redeliver(values);
+      async redeliver(values) {
+        const changed = await super.redeliver(values);
         for (const row of this.rows.values()) {
           if (changed.some(({ id }) => id === row.id)) row.attempts++;
         }

@@ -24,10 +24,11 @@ const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
 /**
  * Runs a seed.
  *
- * @param options - of the {@link Simulation}; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
+ * @param options - of the {@link Simulation}; `log`: of the statements; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
  */
-export async function simulate(seed, { plant = {}, events = EVENTS, ...options } = {}) {
+export async function simulate(seed, { plant = {}, events = EVENTS, log, ...options } = {}) {
   const simulation = new Simulation(seed, options);
+  simulation.log = log;
   const world = new World(simulation, { ...PARTS, ...plant }, events);
   await simulation.run(world);
   const { violation, faults, trace, digest, steps } = simulation;
@@ -97,6 +98,10 @@ class World {
         note(`${idOf(row)} is claimed by ${process.label} (claim ${row.claim})`);
         if (model.stateOf(row) === 'claimed') invariants.leaseTaken(row, before);
         model.step(row, 'claim');
+      },
+      unclaimed(row) {
+        note(`${idOf(row)}: the claim is rolled back`);
+        model.rollBack(row);
       },
       settled(row, before, outcome, by) {
         const step = stepOf(outcome);

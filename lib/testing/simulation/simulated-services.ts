@@ -77,6 +77,8 @@ export class SimulatedServices {
   private readonly accepted = new Set<number>();
   /** Ids of the events that the other application has acknowledged. */
   private readonly acknowledged = new Set<string>();
+  /** By URL and ordering key: the number of the last event that was acknowledged first. */
+  private readonly lastOfKey = new Map<string, number>();
   /** Queues in memory, which are lost with their process. */
   private readonly local: { readonly process: SimulatedProcess; readonly queue: InProcessQueue }[] =
     [];
@@ -148,8 +150,20 @@ export class SimulatedServices {
 
   sent(): void {}
 
-  answered({ id }: SentWebhook, status: number): void {
-    if (status < 300) this.acknowledged.add(id);
+  answered({ id, url, claims }: SentWebhook, status: number): void {
+    if (status >= 300) return;
+    const isFirst = !this.acknowledged.has(id);
+    this.acknowledged.add(id);
+    const { key, seq } = claims.webhook;
+    if (!isFirst || typeof seq !== 'number') return;
+    const lane = JSON.stringify([url, key]);
+    const last = this.lastOfKey.get(lane) ?? -Infinity;
+    this.lastOfKey.set(lane, seq);
+    this.simulation.check(
+      seq > last,
+      'the events of a key arrive in order',
+      () => `${id} has number ${seq} and follows number ${last}`,
+    );
   }
 
   private settled(delivery: WebhookDelivery, { outcome }: DeliveryRun): void {
