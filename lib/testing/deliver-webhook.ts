@@ -1,7 +1,7 @@
 import { duplexPair } from 'node:stream';
 import type { INestApplication } from '@nestjs/common';
 import { ApplicationConfig } from '@nestjs/core';
-import { HandlerFailure } from '../receiver/answers.js';
+import { HandlerFailure } from '../receiver/error-answers.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { WebhookEvent } from '../receiver/webhook-event.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
