@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pgBouncer, postgresServer, postgresStandby, vanishingPostgres } from './postgres.mjs';
+import {
+  pgBouncer,
+  postgresOnSmallDisk,
+  postgresServer,
+  postgresStandby,
+  vanishingPostgres,
+} from './postgres.mjs';
 import { redisCluster, redisSentinel, redisServer, vanishingRedis } from './redis.mjs';
 
 const POSTGRES = ['postgres', 'initdb'];
@@ -44,6 +50,13 @@ export const SET_UPS = {
   },
   'vanished-postgres': { needs: POSTGRES, open: vanishingPostgres, instances: 2, trouble: fail },
   'vanished-redis': { needs: REDIS, open: vanishingRedis, instances: 2, trouble: fail },
+  'full-disk': {
+    // Root alone can mount one.
+    needs: [...POSTGRES, process.getuid?.() === 0 ? 'mount' : 'mount (as root)'],
+    open: postgresOnSmallDisk,
+    instances: 2,
+    trouble: fail,
+  },
   'no-connections': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: fail },
   'killed-instances-redis': {
     needs: REDIS,

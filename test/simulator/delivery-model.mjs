@@ -28,6 +28,20 @@ export function stepOf({ status, attempt, reason }) {
   return reason === 'endpoint_paused' ? 'pause' : 'defer';
 }
 
+/**
+ * Follows the stored attempts of a delivery through the model. A run that was killed has stored none.
+ *
+ * @param attempts - in their order: whether each succeeded
+ * @returns the state after them, or `undefined` if the model does not allow them
+ */
+export function stateAfter(attempts) {
+  let state = 'waiting';
+  for (const hasSucceeded of attempts) {
+    state = STATES[STATES[state]?.claim]?.[hasSucceeded ? 'deliver' : 'retry'];
+  }
+  return state;
+}
+
 /** Follows every delivery of a table, and compares its row with what the model expects. */
 export class DeliveryModel {
   #deliveries = new Map();
