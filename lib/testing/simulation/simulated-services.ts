@@ -167,7 +167,8 @@ export class SimulatedServices {
   }
 
   private settled(delivery: WebhookDelivery, { outcome }: DeliveryRun): void {
-    this.simulation.note(undefined, `delivery of ${delivery.eventId}: ${outcome.type}`);
+    const reason = 'reason' in outcome ? ` (${outcome.reason})` : '';
+    this.simulation.note(undefined, `delivery of ${delivery.eventId}: ${outcome.type}${reason}`);
     if (delivery.received !== undefined || outcome.type !== 'delivered') return;
     this.simulation.check(
       this.acknowledged.has(delivery.eventId),
