@@ -30,6 +30,10 @@ if (![first, count].every((value) => Number.isSafeInteger(value) && value > 0)) 
   process.exit(2);
 }
 
+/** Faults that a person can follow, and seeds that are shrunk to find so few. */
+const FEW = 10;
+const TRIES = 3;
+
 /** Planted faults in which the model answers otherwise than SQL. */
 const WRONG_MODELS = [
   'an outcome of an expired claim is recorded',
@@ -108,13 +112,12 @@ async function findPlanted() {
   const found = {};
   const missed = [];
   for (const [name, plant] of Object.entries(PLANTED_FAULTS)) {
-    const failed = await firstViolation(plant);
+    const { failed, short } = (await findOne(plant)) ?? {};
     if (failed === undefined) {
       missed.push(name);
       say(`NOT FOUND within ${count} seeds: ${name}`);
       continue;
     }
-    const short = await shrinkSeed(failed, plant);
     const shrunk = `${failed.faults.length} faults shrunk to ${short.faults.length}`;
     found[name] = { seed: failed.seed, faults: short.faults.length, trace: short.trace.length };
     say(`${name}\n  seed ${failed.seed}, ${shrunk}: ${short.violation.message}`);
@@ -122,12 +125,19 @@ async function findPlanted() {
   return { found, missed };
 }
 
-async function firstViolation(plant) {
+/** Shrinks the first seed that fails, or of the first ones the shortest, if they need many faults. */
+async function findOne(plant) {
+  let best;
+  let tried = 0;
   for (let seed = first; seed < first + count; seed++) {
-    const result = await simulate(seed, { plant });
-    if (result.violation !== undefined) return result;
+    const failed = await simulate(seed, { plant });
+    if (failed.violation === undefined) continue;
+    const short = await shrinkSeed(failed, plant);
+    if (best === undefined || short.faults.length < best.short.faults.length)
+      best = { failed, short };
+    if (best.short.faults.length < FEW || ++tried === TRIES) return best;
   }
-  return undefined;
+  return best;
 }
 
 function shrinkSeed(failed, plant) {
