@@ -285,7 +285,8 @@ function isLocked({ lock }) {
 
 /** Waits for the transactions that have claimed rows. */
 async function unlocked(rows) {
-  for (const row of rows) while (row !== undefined && isLocked(row)) await row.lock.ended;
+  let locked;
+  while ((locked = rows.find((row) => row !== undefined && isLocked(row)))) await locked.lock.ended;
 }
 
 /** Whether a delivery waits for the earlier ones of its key. */

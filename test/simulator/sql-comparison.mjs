@@ -1,6 +1,6 @@
 // Compares the model of the database with PostgreSQL: the same statements, with the same parameters, must have the same rows.
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
+import { Pool } from 'pg';
 import { PostgresQueue } from '../../build/lib/postgres/index.js';
 import { SERVICE_URLS } from '../fixtures/service-urls.mjs';
 
@@ -48,14 +48,13 @@ export class StatementLog {
 /** A schema of its own in PostgreSQL. */
 export class SqlComparison {
   #schema = `simulator_${randomBytes(6).toString('hex')}`;
-  #pool = new pg.Pool({
+  #pool = new Pool({
     connectionString: SERVICE_URLS.PostgreSQL,
-    options: `-c lock_timeout=${LOCK_TIMEOUT}`,
+    options: `-c lock_timeout=${LOCK_TIMEOUT} -c synchronous_commit=off`,
     max: CONNECTIONS,
     connectionTimeoutMillis: START,
   });
   #seqs;
-  #offsets;
   #open;
 
   static async open() {
@@ -80,7 +79,6 @@ export class SqlComparison {
     );
     // By table and seq of the model: the seq in PostgreSQL, and the reverse.
     this.#seqs = { real: new Map(), model: new Map() };
-    this.#offsets = new Map();
     this.#open = new Map();
     try {
       for (const [place, entry] of entries.entries()) {
@@ -170,7 +168,7 @@ export class SqlComparison {
 
   #realRow(table, { key: _key, ...row }) {
     for (const column of ['seq', 'recorded_seq']) {
-      if (row[column] != null) {
+      if (!isMissing(row[column])) {
         row[column] = this.#seqs.model.get(`${table} ${row[column]}`) ?? `unknown ${row[column]}`;
       }
     }
@@ -182,7 +180,7 @@ export class SqlComparison {
 function inOrder(operation, rows) {
   const first = new Map();
   const relative = rows.map((row) => {
-    if (row.sequence == null || row.ordering_key == null) return row;
+    if (isMissing(row.sequence) || isMissing(row.ordering_key)) return row;
     const key = `${row.endpoint_id} ${row.ordering_key}`;
     first.set(key, Math.min(first.get(key) ?? Infinity, row.sequence));
     return { ...row, lane_key: key };
@@ -195,7 +193,11 @@ function inOrder(operation, rows) {
 }
 
 function identityOf(row) {
-  return String(IDENTITY.map((column) => row[column]).find((value) => value != null));
+  return String(IDENTITY.map((column) => row[column]).find((value) => !isMissing(value)));
+}
+
+function isMissing(value) {
+  return value === undefined || value === null;
 }
 
 function isSame(wanted, value) {

@@ -80,7 +80,7 @@ export class QueueServer {
         if (!process.survives(`${point} claim`)) return;
         void handler(delivery, attempt).then(
           (made) => void this.record(process, () => resolve(made)),
-          (error: unknown) => void this.record(process, () => reject(error as Error)),
+          (error: unknown) => void this.record(process, () => reject(error)),
         );
       });
     });

@@ -290,13 +290,12 @@ export class SimulatedServices {
     if (transactionEnd === undefined) return undefined;
     const transaction = new Transaction(process);
     transaction.watch(this.simulation);
-    transactionEnd(tx).then(
-      (isCommitted) => {
-        if (isCommitted && transaction.state === 'open') transaction.commit();
-        else transaction.rollBack();
-      },
-      () => transaction.rollBack(),
-    );
+    const follow = async (): Promise<void> => {
+      const isCommitted = await transactionEnd(tx).catch(() => false);
+      if (isCommitted && transaction.state === 'open') transaction.commit();
+      else transaction.rollBack();
+    };
+    void follow();
     return transaction;
   }
 }
