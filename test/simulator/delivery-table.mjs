@@ -12,10 +12,12 @@ export class DeliveryTable {
   /** Number of the last claim of each row, with the process that holds it. */
   owners = new Map();
 
-  /** @param observer - `recorded`, `claimed`, `settled`, `redelivered`: each is called with the row after the change */
+  /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`: each is called with the row after the change */
   #lastSeq = 0;
   /** By key: resolves when the transaction that locks it ends. */
   #locks = new Map();
+  /** By id of a delivery: the last transaction that has recorded it. */
+  #recording = new Map();
 
   constructor(simulation, name, observer) {
     this.simulation = simulation;
@@ -27,12 +29,14 @@ export class DeliveryTable {
     return this.simulation.wallClock(undefined);
   }
 
-  record([queue, deliveries, , ownTime]) {
+  async record([queue, deliveries, , ownTime, failsFast]) {
+    await this.#recorded(deliveries, failsFast);
     return JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
       const row = this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
-      return { given_id: given.id, fresh: true, id: null, recorded_seq: row.seq };
+      const { seq: recorded_seq, held: recorded_held } = row;
+      return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
     });
   }
 
@@ -41,7 +45,7 @@ export class DeliveryTable {
     const keys = JSON.parse(deliveries).filter(takesTurn).map(keyOf);
     for (const key of [...new Set(keys)].sort(byText)) {
       while (this.#locks.has(key)) {
-        if (failsFast) throw Object.assign(new Error('lock timeout'), { code: '55P03' });
+        if (failsFast) throw lockTimeout();
         await this.#locks.get(key);
       }
       if (transaction.state !== 'open') throw new Error('the connection was closed');
@@ -52,7 +56,8 @@ export class DeliveryTable {
   }
 
   /** As `record`; the rows are seen once the transaction commits. */
-  recordKeyed([queue, deliveries, , ownTime], _text, _process, transaction) {
+  async recordKeyed([queue, deliveries, , ownTime, failsFast], _text, _process, transaction) {
+    await this.#recorded(deliveries, failsFast);
     const fresh = [];
     const rows = JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
@@ -71,8 +76,19 @@ export class DeliveryTable {
       const { seq: recorded_seq, held: recorded_held } = row;
       return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
     });
+    for (const { id } of fresh) this.#recording.set(id, transaction);
     transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
     return rows;
+  }
+
+  /** Waits for the transactions that have recorded the same ids. */
+  async #recorded(deliveries, failsFast) {
+    for (const { id } of JSON.parse(deliveries)) {
+      while (isLocked({ lock: this.#recording.get(id) })) {
+        if (failsFast) throw lockTimeout();
+        await this.#recording.get(id).ended;
+      }
+    }
   }
 
   insert({ payload, ...columns }) {
@@ -96,7 +112,7 @@ export class DeliveryTable {
     return row;
   }
 
-  claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process) {
+  claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process, transaction) {
     const lanes = JSON.parse(lanesJson);
     const slotsOf = (lane) => lanes[lane] ?? perLane;
     const lane = text.includes('lane = $8') ? more[0] : undefined;
@@ -111,7 +127,7 @@ export class DeliveryTable {
       taken[row.lane] = (taken[row.lane] ?? 0) + 1;
       return taken[row.lane] <= slotsOf(row.lane);
     });
-    for (const row of chosen) this.#lease(row, lease, process);
+    for (const row of chosen) this.#lease(row, lease, process, transaction);
     if (chosen.length > 0) return chosen.map((row) => ({ ...columnsOf(row), due_in: null }));
     const later = [...this.rows.values()]
       .filter(({ status, held, due }) => status === 'pending' && !held && due > this.now)
@@ -123,7 +139,7 @@ export class DeliveryTable {
   isClaimable(row) {
     const { status, held, due, leasedUntil } = row;
     const isDue = status === 'pending' && !held && due <= this.now && leasedUntil <= this.now;
-    return isDue && this.hasItsTurn(row);
+    return isDue && !isLocked(row) && this.hasItsTurn(row);
   }
 
   /** Whether no earlier delivery holds its key. */
@@ -137,15 +153,25 @@ export class DeliveryTable {
       .sort((a, b) => a.sequence - b.sequence)[0];
   }
 
-  #lease(row, lease, process) {
-    const before = { ...row, owner: this.owners.get(row.seq) };
+  #lease(row, lease, process, transaction) {
+    const owner = this.owners.get(row.seq);
+    const before = { ...row, owner };
     row.claim++;
     row.leasedUntil = this.now + lease;
     this.owners.set(row.seq, process);
+    row.lock = transaction;
     this.observer.claimed(row, before, process);
+    transaction.onEnd(() => {
+      if (transaction.state === 'committed') return;
+      const { claim, leasedUntil } = before;
+      Object.assign(row, { claim, leasedUntil });
+      this.owners.set(row.seq, owner);
+      this.observer.unclaimed(row);
+    });
   }
 
-  settle([outcomes, , ownTime], _text, process) {
+  async settle([outcomes, , ownTime], _text, process) {
+    await unlocked(JSON.parse(outcomes).map(({ seq }) => this.rows.get(seq)));
     const skew = this.#skew(ownTime);
     for (const { seq, claim, due, ...outcome } of JSON.parse(outcomes)) {
       const row = this.rows.get(seq);
@@ -175,7 +201,7 @@ export class DeliveryTable {
   extend([held, , lease]) {
     for (const { seq, claim } of JSON.parse(held)) {
       const row = this.rows.get(seq);
-      if (this.isHeld(row, claim)) row.leasedUntil = this.now + lease;
+      if (this.isHeld(row, claim) && !isLocked(row)) row.leasedUntil = this.now + lease;
     }
     return [];
   }
@@ -196,8 +222,9 @@ export class DeliveryTable {
       .map(columnsOf);
   }
 
-  redeliver([, ids]) {
+  async redeliver([, ids]) {
     const rows = JSON.parse(ids).map((id) => this.#byId(id));
+    await unlocked(rows);
     const chosen = rows.filter((row) => row !== undefined && this.#isRedeliverable(row));
     for (const row of chosen) {
       const before = { ...row };
@@ -247,6 +274,21 @@ export class DeliveryTable {
   }
 }
 
+function lockTimeout() {
+  return Object.assign(new Error('lock timeout'), { code: '55P03' });
+}
+
+/** Whether an open transaction has claimed a row. */
+function isLocked({ lock }) {
+  return lock?.state === 'open';
+}
+
+/** Waits for the transactions that have claimed rows. */
+async function unlocked(rows) {
+  let locked;
+  while ((locked = rows.find((row) => row !== undefined && isLocked(row)))) await locked.lock.ended;
+}
+
 /** Whether a delivery waits for the earlier ones of its key. */
 function takesTurn({ ordering_key, sequence }) {
   return ordering_key !== undefined && sequence === undefined;
@@ -257,7 +299,7 @@ function keyOf({ lane, ordering_key }) {
 }
 
 function columnsOf(row) {
-  const { event_id, endpoint_id, tenant, receiver, ordering_key, ...rest } = row;
+  const { event_id, endpoint_id, tenant, receiver, ordering_key, lock: _lock, ...rest } = row;
   return {
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
