@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { duplexPair } from 'node:stream';
 import type { INestApplication } from '@nestjs/common';
 import { ApplicationConfig } from '@nestjs/core';

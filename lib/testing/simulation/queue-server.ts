@@ -161,6 +161,10 @@ export class QueueClient extends WebhookQueue {
     return this.call('prune', (queue) => queue.prune(before, scope));
   }
 
+  override erase(filter: DeliveryFilter): Promise<number> {
+    return this.call('erase', (queue) => queue.erase(filter));
+  }
+
   override async stop(): Promise<number> {
     this.server.removeConsumer(this.process);
     return this.server.queue.size;
