@@ -10,6 +10,7 @@ import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signe
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
 import { withoutRetired } from './endpoint.directory.js';
+import { withinLimits } from './endpoint-limits.js';
 import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
@@ -70,6 +71,8 @@ export class StoredEndpointCache {
     return {
       ...settled,
       ...signers,
+      ...withinLimits(settled, this.options.endpointLimits),
+      enabledAt: stored.enabledAt,
       filter: problems.has('filter') ? NOTHING : own.filter,
       endpointId: id,
       url,
