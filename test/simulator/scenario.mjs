@@ -226,7 +226,7 @@ class EndpointClient extends EndpointStore {
 }
 
 /** Of the first tenant: attempts at once. */
-const CONCURRENCY = 2;
+const CONCURRENCY = 1;
 
 function endpointOf(tenant, index) {
   return {
