@@ -307,7 +307,7 @@ export class ClaimLoop {
     { lanes, elsewhere: perLane }: FreeSlots,
   ): Promise<ClaimResult> {
     const { claim, pollInterval } = this.parts;
-    const checksLimits = this.hasLimits;
+    const checksLimits = this.hasLimits || undefined;
     const result = await claim({
       ...request,
       lookAhead: pollInterval,

@@ -219,7 +219,15 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     queue: string,
     time: number | null,
     lease: number,
-    { limit, lookAhead, lanes, perLane, lane, maxAge, checksLimits }: ClaimRequest,
+    {
+      limit,
+      lookAhead,
+      lanes,
+      perLane,
+      lane,
+      maxAge,
+      checksLimits = lane !== undefined,
+    }: ClaimRequest,
   ): Query {
     const values: unknown[] = [
       queue,
@@ -233,9 +241,9 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     const slots = `coalesce(($5::text::jsonb ->> lane)::int, $6::int)`;
     const conditions = [
       this.isClaimable(now('$2')),
-      'NOT limited',
       `${slots} > 0`,
-      ...(lane === undefined ? [] : [`lane = $${values.push(lane)}::text`]),
+      // Without statistics, the condition of the index by due time would make the planner prefer it.
+      lane === undefined ? 'NOT limited' : `lane = $${values.push(lane)}::text`,
       ...(maxAge === undefined
         ? []
         : [`due_at >= ${now('$2')} - $${values.push(maxAge)}::float8 * interval '1 ms'`]),
@@ -426,8 +434,8 @@ export interface ClaimRequest {
   readonly lanes: Readonly<Record<string, number>>;
   /** Claims deliveries of this lane only. */
   readonly lane?: string | undefined;
-  /** Whether a lane may have got limits after some of its deliveries were recorded. */
-  readonly checksLimits: boolean;
+  /** Whether a lane may have got limits after some of its deliveries were recorded; default: only with `lane`. */
+  readonly checksLimits?: boolean | undefined;
   /** Claims only deliveries that became due within so many milliseconds. */
   readonly maxAge?: number | undefined;
 }
