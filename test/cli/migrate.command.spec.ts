@@ -73,7 +73,7 @@ async function commandLine(
 
     expect(await report()).toEqual({
       schema,
-      applied: ['replay', 'endpoint', 'delivery', 'inbox', 'order'].map((name, index) => ({
+      applied: ['replay', 'endpoint', 'delivery', 'inbox', 'order', 'limit'].map((name, index) => ({
         version: index + 1,
         name,
       })),
