@@ -385,6 +385,8 @@ export interface EndpointRow {
   readonly pausedAt?: string;
   /** Oldest first. Empty for configured endpoints, and if the publisher signs. */
   readonly keys: readonly { readonly kid: string; readonly signsFrom: string }[];
+  /** The kinds of its credentials; absent if it has none. */
+  readonly credentials?: readonly ('certificate' | 'headers' | 'oauth2')[];
   /** Absent for configured endpoints. */
   readonly createdAt?: string;
   readonly updatedAt?: string;

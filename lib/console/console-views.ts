@@ -48,7 +48,7 @@ export function endpointRow(
   showQuery: boolean,
 ): EndpointRow {
   const { id, tenant, url, events, description, source, disabled, pausedAt, keys } = view;
-  const { createdAt, updatedAt } = view;
+  const { createdAt, updatedAt, credentials } = view;
   return {
     id,
     ...(tenant !== undefined && { tenant }),
@@ -61,6 +61,7 @@ export function endpointRow(
     }),
     ...(pausedAt !== undefined && { pausedAt: pausedAt.toISOString() }),
     keys: keys.map(({ kid, signsFrom }) => ({ kid, signsFrom: signsFrom.toISOString() })),
+    ...(credentials !== undefined && { credentials }),
     ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
     ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
     health,

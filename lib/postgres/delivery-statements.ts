@@ -377,11 +377,30 @@ FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join('
     ];
   }
 
+  /** Deletes deliveries in any state; see {@link DeliveryStatements.deleteOldest}. */
+  erase(queue: string, filter: DeliveryFilter): Query {
+    const values: unknown[] = [queue];
+    const condition = conditionsOf(filter, values).join(' AND ');
+    return [this.deleteOldest(condition, 'created_at, id'), values];
+  }
+
   /** Deletes deliveries that were delivered some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
   deleteDelivered(queue: string, keep: number, time: number | null): Query {
     const expired = `updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
     return [
       this.deleteOldest(`queue = $1::text AND status = 'delivered' AND ${expired}`, 'updated_at'),
+      [queue, time, keep],
+    ];
+  }
+
+  /** Deletes dead deliveries that were recorded some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
+  deleteDead(queue: string, keep: number, time: number | null): Query {
+    const expired = `created_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
+    return [
+      this.deleteOldest(
+        `queue = $1::text AND status = 'dead' AND NOT holds_key AND ${expired}`,
+        'created_at, id',
+      ),
       [queue, time, keep],
     ];
   }

@@ -1,5 +1,6 @@
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import type { EndpointCredentials } from './endpoint-credentials.js';
 import type { ResolvedEndpointSettings } from './endpoint-settings.js';
 
 /** Where a delivery is sent, with everything that an attempt needs: an endpoint, or a URL that the caller passed. */
@@ -14,6 +15,12 @@ export interface Endpoint extends ResolvedEndpointSettings {
   readonly state: EndpointState;
   /** When it was last enabled or resumed, in epoch milliseconds; absent if it never was. */
   readonly enabledAt?: number | undefined;
+  /**
+   * Returns the same object on every call; absent if it requires none. A function, so that no log shows them.
+   *
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`
+   */
+  readonly credentials?: (() => EndpointCredentials) | undefined;
 }
 
 /** The limits of an endpoint in the form that queues take; without a limit, `concurrency` and `perSecond` are absent. */
