@@ -4,6 +4,11 @@ import { Transaction } from '../../build/lib/testing/simulation/transaction.js';
 /** What recognises each statement of the queue, in this order. */
 const STATEMENTS = [
   ['claim', /^WITH due AS/],
+  ['claimLimited', /gate AS MATERIALIZED/],
+  ['endLimited', /^WITH moment AS[^;]+ended AS MATERIALIZED/],
+  ['setLimits', /INSERT INTO \w+\.delivery_limit /],
+  ['flag', /SET limited = true/],
+  ['findLimitedLanes', /^WITH RECURSIVE lanes/],
   ['redeliver', /^WITH chosen AS/],
   ['deleteOld', /^WITH old AS/],
   ['lockKeys', /^WITH patience AS/],

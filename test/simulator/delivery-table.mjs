@@ -1,5 +1,7 @@
 // The table of deliveries as the statements of PostgresQueue see it. Only committed state: each statement is one step.
 
+import { LaneLimits } from './lane-limits.mjs';
+
 /** Differences of clocks that the statements do not correct, in milliseconds. */
 const AGREEMENT = 1_000;
 
@@ -11,6 +13,7 @@ export class DeliveryTable {
   rows = new Map();
   /** Number of the last claim of each row, with the process that holds it. */
   owners = new Map();
+  limits = new LaneLimits();
 
   /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`: each is called with the row after the change */
   #lastSeq = 0;
@@ -36,7 +39,15 @@ export class DeliveryTable {
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
       const row = this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
       const { seq: recorded_seq, held: recorded_held } = row;
-      return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
+      const limited_lane = row.limited ? row.lane : null;
+      return {
+        given_id: given.id,
+        fresh: true,
+        id: null,
+        recorded_seq,
+        recorded_held,
+        limited_lane,
+      };
     });
   }
 
@@ -74,7 +85,15 @@ export class DeliveryTable {
       }
       fresh.push(row);
       const { seq: recorded_seq, held: recorded_held } = row;
-      return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
+      const limited_lane = this.limits.has(row.lane) ? row.lane : null;
+      return {
+        given_id: given.id,
+        fresh: true,
+        id: null,
+        recorded_seq,
+        recorded_held,
+        limited_lane,
+      };
     });
     for (const { id } of fresh) this.#recording.set(id, transaction);
     transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
@@ -96,6 +115,7 @@ export class DeliveryTable {
       sequence: null,
       holds_key: false,
       held: false,
+      limited: this.limits.has(columns.lane),
       ...columns,
       seq: columns.seq ?? String(++this.#lastSeq),
       updated: columns.created,
@@ -118,22 +138,103 @@ export class DeliveryTable {
     const lane = text.includes('lane = $8') ? more[0] : undefined;
     const since = text.includes('due_at >= ') ? this.now - more.at(-1) : -Infinity;
     const due = [...this.rows.values()]
-      .filter((row) => this.isClaimable(row) && slotsOf(row.lane) > 0 && row.due >= since)
+      .filter((row) => !row.limited && this.isClaimable(row))
+      .filter((row) => slotsOf(row.lane) > 0 && row.due >= since)
       .filter((row) => lane === undefined || row.lane === lane)
       .sort(byDue)
       .slice(0, limit);
+    const checksLimits = text.includes('limited_lanes');
+    const found = due.filter((row) => checksLimits && this.limits.has(row.lane));
+    for (const row of found) row.limited = true;
+    const lanesFound = [...new Set(found.map((row) => row.lane))];
+    const limited_lanes = lanesFound.length === 0 ? null : JSON.stringify(lanesFound);
     const taken = {};
     const chosen = due.filter((row) => {
+      if (row.limited) return false;
       taken[row.lane] = (taken[row.lane] ?? 0) + 1;
       return taken[row.lane] <= slotsOf(row.lane);
     });
     for (const row of chosen) this.#lease(row, lease, process, transaction);
-    if (chosen.length > 0) return chosen.map((row) => ({ ...columnsOf(row), due_in: null }));
+    if (chosen.length > 0) {
+      return chosen.map((row) => ({ ...columnsOf(row), due_in: null, limited_lanes }));
+    }
     const later = [...this.rows.values()]
-      .filter(({ status, held, due }) => status === 'pending' && !held && due > this.now)
+      .filter(({ status, held, limited }) => status === 'pending' && !held && !limited)
+      .filter(({ due }) => due > this.now)
       .map((row) => row.due - this.now)
       .filter((wait) => wait <= lookAhead);
-    return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later) }];
+    return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later), limited_lanes }];
+  }
+
+  setLimits([, rows]) {
+    return this.limits.set(JSON.parse(rows));
+  }
+
+  /** As `claim`, for lanes with limits. */
+  claimLimited([, , lease, lanesJson, lookAhead, grace], _text, process, transaction) {
+    const claimed = [];
+    const lanes = JSON.parse(lanesJson)
+      .filter(({ lane }) => this.limits.has(lane))
+      .map(({ lane, slots }) => {
+        const free = this.freeIn(lane, slots, process);
+        const ofLane = [...this.rows.values()].filter((row) => row.lane === lane).sort(byDue);
+        const chosen = ofLane.filter((row) => this.isClaimable(row)).slice(0, free);
+        for (const row of chosen) {
+          this.#lease(row, lease, process, transaction);
+          const slot = `${row.seq}:${row.claim}`;
+          this.limits.start(lane, slot, this.now, this.now + grace);
+          transaction.onEnd(() => {
+            if (transaction.state !== 'committed') this.limits.release(lane, slot);
+          });
+        }
+        claimed.push(...chosen);
+        const later = ofLane.filter(({ status, held }) => status === 'pending' && !held);
+        const waits = later.map(({ due }) => due - this.now).filter((wait) => wait > 0);
+        const dueIn = waits.find((wait) => wait <= lookAhead);
+        const isLast = chosen.length < free;
+        return this.limits.stateOf(lane, { now: this.now, isLast, dueIn, lookAhead });
+      });
+    const state = { lanes: JSON.stringify(lanes) };
+    if (claimed.length === 0) return [{ seq: null, ...state }];
+    return claimed.map((row) => ({ ...columnsOf(row), ...state }));
+  }
+
+  /** How many deliveries of a lane may start. */
+  freeIn(lane, slots) {
+    return this.limits.free(lane, slots, this.now, (slot) => this.isRunning(slot));
+  }
+
+  isRunning(slot) {
+    const [seq, claim] = slot.split(':');
+    const row = this.rows.get(seq);
+    return row.claim === Number(claim) && row.status === 'pending' && row.leasedUntil > this.now;
+  }
+
+  endLimited([, ended, , ownTime]) {
+    for (const run of JSON.parse(ended)) this.limits.end(run, this.now, ownTime);
+    return [];
+  }
+
+  flag([, lane]) {
+    const rows = [...this.rows.values()].filter(
+      (row) => row.lane === lane && row.status === 'pending' && !row.held && !row.limited,
+    );
+    for (const row of rows) row.limited = true;
+    return rows.map(({ seq }) => ({ seq }));
+  }
+
+  findLimitedLanes([, , lookAhead]) {
+    const rows = [...this.rows.values()].filter(
+      ({ status, held, limited }) => status === 'pending' && !held && limited,
+    );
+    const has_limits = this.limits.hasAny;
+    const found = [...new Set(rows.map(({ lane }) => lane))]
+      .map((lane) => {
+        const due = Math.min(...rows.filter((row) => row.lane === lane).map((row) => row.due));
+        return { has_limits, lane, wait: Math.max(0, due - this.now) };
+      })
+      .filter(({ wait }) => wait <= lookAhead);
+    return found.length > 0 ? found : [{ has_limits, lane: null }];
   }
 
   isClaimable(row) {
@@ -299,8 +400,18 @@ function keyOf({ lane, ordering_key }) {
 }
 
 function columnsOf(row) {
-  const { event_id, endpoint_id, tenant, receiver, ordering_key, lock: _lock, ...rest } = row;
+  const {
+    event_id,
+    endpoint_id,
+    tenant,
+    receiver,
+    ordering_key,
+    limited,
+    lock: _lock,
+    ...rest
+  } = row;
   return {
+    limited: limited && row.leasedUntil === -Infinity,
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
     tenant: tenant ?? null,

@@ -43,6 +43,25 @@ export const PLANTED_FAULTS = {
         status === 'pending' && due <= this.now && leasedUntil === -Infinity;
     },
   },
+  'a limit is not shared': {
+    DeliveryTable: class extends DeliveryTable {
+      claimLimited(values, text, process) {
+        this.claiming = process;
+        return super.claimLimited(values, text, process);
+      }
+
+      freeIn(lane, slots) {
+        const isOwn = ([seq]) => this.owners.get(seq) === this.claiming;
+        const isRunning = (slot) => isOwn(slot.split(':')) && this.isRunning(slot);
+        return this.limits.free(lane, slots, Infinity, isRunning);
+      }
+    },
+  },
+  'the slot of a crashed process is never free': {
+    DeliveryTable: class extends DeliveryTable {
+      isRunning = () => true;
+    },
+  },
   'a delivery does not wait for its turn': {
     DeliveryTable: class extends DeliveryTable {
       isClaimable(row) {

@@ -52,7 +52,7 @@ class World {
     this.invariants.tables = { deliveries: this.deliveries, received: this.received };
     this.replay = new parts.ReplayServer(simulation);
     this.endpoints = new parts.MemoryEndpointStore();
-    for (const tenant of TENANTS) void this.endpoints.insert(endpointOf(tenant));
+    for (const endpoint of TENANTS.map(endpointOf)) void this.endpoints.insert(endpoint);
     this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
@@ -89,7 +89,7 @@ class World {
     const model = new DeliveryModel(simulation);
     const idOf = (row) => row.event_id ?? row.id;
     const note = (text) => simulation.note(undefined, `${name}: ${text}`);
-    return new parts.DeliveryTable(simulation, name, {
+    const table = new parts.DeliveryTable(simulation, name, {
       recorded(row) {
         note(`${idOf(row)} is recorded`);
         model.record(row);
@@ -98,6 +98,7 @@ class World {
         note(`${idOf(row)} is claimed by ${process.label} (claim ${row.claim})`);
         if (model.stateOf(row) === 'claimed') invariants.leaseTaken(row, before);
         model.step(row, 'claim');
+        invariants.claimed(table, row);
       },
       unclaimed(row) {
         note(`${idOf(row)}: the claim is rolled back`);
@@ -117,6 +118,7 @@ class World {
         model.step(row, 'redeliver');
       },
     });
+    return table;
   }
 
   #publisher(name) {
@@ -206,13 +208,16 @@ class EndpointClient extends EndpointStore {
   }
 }
 
-function endpointOf(tenant) {
+/** Of the first tenant: attempts at once. */
+const CONCURRENCY = 1;
+
+function endpointOf(tenant, index) {
   return {
     id: tenant,
     tenant,
     url: `https://b.example/hooks?tenant=${tenant}`,
     events: ['**'],
-    settings: {},
+    settings: index === 0 ? { concurrency: CONCURRENCY } : {},
     keys: [],
     version: 1,
     createdAt: 0,

@@ -183,6 +183,38 @@ function deliveryOrder(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * Limits of lanes that hold for all processes.
+ *
+ * - `delivery_limit` has the limits of a lane, and what is left of them; see `LimitStatements`.
+ * - `limited`: the lane had limits when the delivery was recorded. It keeps what waits for a limit out of the index that other
+ *   claims read; the row of `delivery_limit` is the rule.
+ */
+function deliveryLimits(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
+  return [
+    `CREATE TABLE ${schema}.delivery_limit (
+  queue text COLLATE "C" NOT NULL,
+  lane text COLLATE "C" NOT NULL,
+  concurrency integer,
+  per_second double precision,
+  burst double precision,
+  since double precision,
+  full_at double precision NOT NULL DEFAULT 0,
+  token_ms double precision,
+  paused_until double precision NOT NULL DEFAULT 0,
+  share double precision NOT NULL DEFAULT 1,
+  slowed_at double precision NOT NULL DEFAULT 0,
+  running jsonb NOT NULL DEFAULT '{}',
+  PRIMARY KEY (queue, lane)
+) WITH (fillfactor = 50);`,
+    `ALTER TABLE ${delivery} ADD COLUMN limited boolean NOT NULL DEFAULT false;`,
+    `DROP INDEX ${schema}.delivery_due;`,
+    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held AND NOT limited;`,
+    `CREATE INDEX delivery_limited ON ${delivery} (queue, lane) WHERE status = 'pending' AND NOT held AND limited;`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -192,5 +224,7 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 4, name: 'inbox', statements: inboxTable(schema) },
     // An older version would send the deliveries of a key out of order.
     { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
+    // An older version would exceed the limits.
+    { version: 6, name: 'limit', statements: deliveryLimits(schema), breaking: true },
   ];
 }
