@@ -183,6 +183,29 @@ function deliveryOrder(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * The activity log of the endpoint store. `details` is JSON in a `text`: names of users may contain characters that `jsonb` refuses.
+ */
+function activityTable(schema: string): readonly string[] {
+  const table = `${schema}.activity`;
+  return [
+    `CREATE TABLE ${table} (
+  id text COLLATE "C" PRIMARY KEY,
+  at timestamptz NOT NULL,
+  origin text NOT NULL,
+  action text COLLATE "C" NOT NULL,
+  tenant text COLLATE "C",
+  target text COLLATE "C",
+  details text NOT NULL,
+  version integer NOT NULL
+);`,
+    `CREATE INDEX activity_at ON ${table} (at, id);`,
+    `CREATE INDEX activity_action ON ${table} (action, at, id);`,
+    `CREATE INDEX activity_tenant ON ${table} (tenant, at, id) WHERE tenant IS NOT NULL;`,
+    `CREATE INDEX activity_target ON ${table} (target, at, id) WHERE target IS NOT NULL;`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -192,5 +215,6 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 4, name: 'inbox', statements: inboxTable(schema) },
     // An older version would send the deliveries of a key out of order.
     { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
+    { version: 6, name: 'activity', statements: activityTable(schema) },
   ];
 }
