@@ -18,6 +18,7 @@ import type {
   DeliveryQuery,
   EndpointPatch,
   NewEndpointRequest,
+  RecoveryRequest,
   RedeliverRequest,
   RetryRequest,
   RotateKeyRequest,
@@ -39,6 +40,11 @@ interface DeliveryFilterInput {
 }
 
 const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
+/** The library checks its members. */
+const OBJECT = rule<object>(
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  'must be a JSON object',
+);
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
@@ -218,6 +224,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     events: optional(list(STRING, 'must be a list of strings')),
     tenant: optional(STRING),
     description: optional(STRING),
+    filter: optional(OBJECT),
   },
   { form: 'a JSON object' },
 );
@@ -228,7 +235,14 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
     url: optional(STRING),
     events: optional(list(STRING, 'must be a list of strings')),
     description: orNull(optional(STRING)),
+    filter: orNull(optional(OBJECT)),
   },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/endpoints/:id/recovery`. */
+export const RECOVERY = object<RecoveryRequest>()(
+  { since: filled, dryRun: required(flag, 'is required') },
   { form: 'a JSON object' },
 );
 
