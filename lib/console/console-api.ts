@@ -196,7 +196,7 @@ export interface ConsoleOverview {
   readonly attention?: readonly EndpointRow[];
 }
 
-/** Query of `GET api/stats`. */
+/** Query of `GET api/stats`. With steps of 5 minutes or more, range and steps are widened to multiples of 5 minutes. */
 export interface StatsQuery {
   /** Default: 24 hours before `to`. */
   readonly from?: string;

@@ -1,3 +1,4 @@
+import { DAY } from '../clock/duration.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
@@ -13,6 +14,7 @@ import {
   text,
   whole,
 } from '../options/rules.js';
+import { COUNT_GRAIN } from '../queue/webhook-queue.js';
 import { isIdentifier } from '../token/identifier.js';
 import type {
   DeliveryQuery,
@@ -26,7 +28,7 @@ import type {
 } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
-import type { StatsRange } from './console-statistics.js';
+import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
 
 /** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
 interface DeliveryFilterInput {
@@ -151,7 +153,7 @@ const MIN_STEP = 1_000;
 const DEFAULT_STEPS = 48;
 
 /**
- * Reads the range of statistics; by default the last 24 hours.
+ * Reads the range of statistics; by default the last 24 hours. With long steps it is widened to whole grains.
  *
  * @throws {@link ConsoleError} `invalid_option`
  */
@@ -163,10 +165,15 @@ export function readRange(
   }: { readonly from?: string; readonly to?: string; readonly step?: string },
   now: number,
 ): StatsRange {
-  const to = readTime('to', until) ?? now;
-  const from = readTime('from', since) ?? to - 24 * 3_600_000;
-  if (from >= to) throw invalid('from', 'must be before "to"');
-  const step = length === undefined ? Math.ceil((to - from) / DEFAULT_STEPS) : Number(length);
+  const end = readTime('to', until) ?? now;
+  const start = readTime('from', since);
+  const span = end - (start ?? end - DAY);
+  if (span <= 0) throw invalid('from', 'must be before "to"');
+  const wanted = length === undefined ? Math.ceil(span / DEFAULT_STEPS) : Number(length);
+  // Whole grains, for which queues can count fast.
+  const isFine = !(wanted >= COUNT_GRAIN);
+  const [to, step] = isFine ? [end, wanted] : [ceilToGrain(end), ceilToGrain(wanted)];
+  const from = isFine ? end - span : start === undefined ? to - DAY : floorToGrain(start);
   const steps = Math.ceil((to - from) / step);
   if (!Number.isInteger(step) || step < MIN_STEP || steps > MAX_STEPS) {
     throw invalid(

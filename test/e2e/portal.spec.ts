@@ -65,6 +65,72 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     ]);
   });
 
+  it('is shown in a frame of the allowed origins only', async () => {
+    const frameAncestors = ['https://app.example', 'https://beta.example'];
+    const portal = { ...OPTIONS.portal, frameAncestors };
+    started = await startConsole(create(), { ...OPTIONS, portal });
+    const { headers } = await call(started.origin, 'GET', `${PORTAL}/`);
+    const own = await call(started.origin, 'GET', '/webhooks/console/');
+    const { answer } = await open(started, { tenant: 'acme' });
+
+    expect(headers['content-security-policy']).toContain(
+      'frame-ancestors https://app.example https://beta.example',
+    );
+    expect(headers).not.toHaveProperty('x-frame-options');
+    expect(own.headers['content-security-policy']).toContain("frame-ancestors 'none'");
+    expect(own.headers['x-frame-options']).toBe('DENY');
+    expect(String(answer.headers['set-cookie'])).toMatch(
+      /; HttpOnly; SameSite=None; Secure; Partitioned$/,
+    );
+  });
+
+  it('passes the name, the way back and the language of a link to the page', async () => {
+    const portal = { ...OPTIONS.portal, returnOrigins: ['https://app.example'] };
+    started = await startConsole(create(), { ...OPTIONS, language: 'en-GB', portal });
+    const { origin, app } = started;
+    const returnUrl = 'https://app.example/settings?tab=webhooks';
+    const look = { displayName: 'Acme GmbH', returnUrl, language: 'de' };
+    const { answer, cookie } = await open(started, { tenant: 'acme', ...look });
+    const session = await call(origin, 'GET', `${API}/session`, undefined, { cookie });
+    const plain = await open(started, { tenant: 'acme' });
+    const link = (url: string): URL =>
+      app.get(WebhookPortal).link({ tenant: 'acme', returnUrl: url });
+
+    expect(answer.json).toMatchObject(look);
+    expect(session.json).toMatchObject(look);
+    expect(plain.answer.json).toMatchObject({ language: 'en-GB' });
+    expect(plain.answer.json).not.toHaveProperty('displayName');
+    for (const url of ['https://evil.example/', 'https://app.example.evil.example', '/settings']) {
+      expect(() => link(url)).toThrow('returnUrl');
+    }
+    expect(() => link('javascript:alert(1)')).toThrow('portal.returnOrigins');
+  });
+
+  it('shows a tenant what was done to its endpoints, without the names of operators', async () => {
+    started = await startConsole(create(), { ...OPTIONS, actor: () => 'ada' });
+    const { origin } = started;
+    for (const id of ['acme', 'globex', 'crm']) {
+      await call(origin, 'POST', `/webhooks/console/api/endpoints/${id}/disable`, {});
+    }
+    const { cookie } = await open(started, {
+      tenant: 'acme',
+      capabilities: ['view', 'manage-endpoints'],
+    });
+    await call(origin, 'POST', `${API}/endpoints/acme/enable`, {}, { cookie });
+    const { json } = await call(origin, 'GET', `${API}/activity`, undefined, { cookie });
+    const other = await call(origin, 'GET', `${API}/activity?tenant=globex`, undefined, { cookie });
+    const { items } = json as unknown as { items: { action: string }[] };
+
+    expect(items).toMatchObject([
+      { action: 'endpoint.enable', by: 'partner', actor: 'portal:acme' },
+      { action: 'session.start', by: 'partner' },
+      { action: 'endpoint.disable', by: 'operator', target: 'acme' },
+    ]);
+    expect(items).toHaveLength(3);
+    expect(items[2]).not.toHaveProperty('actor');
+    expect(other.status).toBe(403);
+  });
+
   it('needs a session for every call, and none for the page', async () => {
     started = await startConsole(create(), OPTIONS);
     const { origin } = started;
@@ -193,7 +259,9 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
     const token = new URLSearchParams(link.hash.slice(1)).get('token');
     for (let n = 0; n < 1_010; n++) await call(origin, 'POST', `${API}/session`, { token });
-    const { items } = (await call(origin, 'GET', '/webhooks/console/api/activity?limit=100&action=endpoint.disable')).json as {
+    const { items } = (
+      await call(origin, 'GET', '/webhooks/console/api/activity?limit=100&action=endpoint.disable')
+    ).json as {
       items: { action: string }[];
     };
 
