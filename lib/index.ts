@@ -31,7 +31,7 @@ export type {
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
-export { WebhookException } from './receiver/answers.js';
+export { WebhookException } from './receiver/error-answers.js';
 export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/issuer-list.js';
@@ -108,6 +108,7 @@ export type { SigningKeyInput } from './token/keys/signing-key.js';
 // Default stores and queue, in memory
 export { MemoryReplayStore } from './replay/memory-replay.store.js';
 export { InProcessQueue } from './queue/in-process.queue.js';
+export { ShardedQueue } from './queue/sharded.queue.js';
 export { MemoryInboxStore } from './inbox/memory-inbox.store.js';
 export { MemoryEndpointStore } from './endpoints/memory-endpoint.store.js';
 

@@ -11,7 +11,7 @@ import {
   type WebhookSender,
   zoom,
 } from '../senders/index.js';
-import { KeyRing } from '../token/keys/key-ring.js';
+import { KeyRing } from '../token/keys/token-keys.js';
 import { resolveVerifier } from '../token/verifier-options.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type KeyValues, readSecret, readVariables, UsageError } from './arguments.js';

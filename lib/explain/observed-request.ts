@@ -1,8 +1,7 @@
 import type { Readable } from 'node:stream';
 import { readBearerToken } from '../request/open-request.js';
 import type { BodySource, IncomingWebhook, RequestRules } from '../request/webhook-scheme.js';
-import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-ring.js';
-import type { VerificationKey } from '../token/keys/token-keys.js';
+import type { IssuerKeys, TrustedIssuers, VerificationKey } from '../token/keys/token-keys.js';
 import { readTokenAnatomy, type TokenAnatomy } from '../token/webhook-receipt.js';
 import { readSeconds } from '../token/validate-claims.js';
 import { repairHeader, type RepairedHeader } from './header-repairs.js';

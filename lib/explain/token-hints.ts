@@ -1,7 +1,11 @@
 import { isAuthenticatedRefusal } from '../request/open-request.js';
-import type { CompactToken } from '../token/compact-token.js';
-import type { IssuerKeys, TrustedIssuers } from '../token/keys/key-ring.js';
-import { HmacKey, type VerificationKey } from '../token/keys/token-keys.js';
+import type { CompactToken } from '../token/decoding.js';
+import {
+  type IssuerKeys,
+  type TrustedIssuers,
+  HmacKey,
+  type VerificationKey,
+} from '../token/keys/token-keys.js';
 import type { ObservedRequest } from './observed-request.js';
 import { quote } from './quote.js';
 import type { Refusal } from './refusal.js';

@@ -1,6 +1,6 @@
 import type { ConfigurationProblem } from '../errors/webhook.error.js';
 import { eventPatternProblem } from '../token/event-name.js';
-import type { KeyRing } from '../token/keys/key-ring.js';
+import type { KeyRing } from '../token/keys/token-keys.js';
 import {
   buildKeyRing,
   type KeyRingOptions,

@@ -1,8 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { StaticIssuerKeys, IssuerKeys } from '../token/keys/key-ring.js';
 import type { MoreKeys } from '../token/keys/trusted-issuers.js';
-import type { VerificationKey } from '../token/keys/token-keys.js';
+import type { VerificationKey, StaticIssuerKeys, IssuerKeys } from '../token/keys/token-keys.js';
 import { createKeySetClient, type FetchJson, KeySet } from './key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { OutageLog, type KeyLog } from './key-log.js';

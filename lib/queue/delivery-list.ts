@@ -1,4 +1,4 @@
-import type { RememberedDelivery } from './remembered-delivery.js';
+import type { RememberedDelivery } from './delivery-memory.js';
 import type { DeliveryRecord, WebhookDelivery } from './webhook-delivery.js';
 import type {
   DeliveryCountFilter,
@@ -89,7 +89,7 @@ function isWanted(wanted: string | undefined, value: string | undefined): boolea
 type Place = Pick<WebhookDelivery, 'createdAt' | 'id'>;
 
 /** Orders by `createdAt`, then by id, both descending. */
-function newestFirst(a: Place, b: Place): number {
+export function newestFirst(a: Place, b: Place): number {
   if (a.createdAt !== b.createdAt) return b.createdAt - a.createdAt;
   if (a.id === b.id) return 0;
   return a.id < b.id ? 1 : -1;

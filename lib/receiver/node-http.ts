@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BodySource, IncomingWebhook, RequestHeaders } from '../request/webhook-scheme.js';
-import type { WebhookAnswer } from './answers.js';
+import type { WebhookAnswer } from '../request/webhook-answers.js';
 import type { WebhookReception } from './reception.js';
 
 /** An adapter's request: Node's own (Express), or one with Node's as `raw` (Fastify). */

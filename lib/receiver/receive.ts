@@ -1,28 +1,24 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
 import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
-import { fromNodeRequest, sendAnswer } from './node-http.js';
-import type { IncomingWebhook, VerifiedRequest } from '../request/webhook-scheme.js';
+import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
 import {
-  HandlerFailure,
   acknowledge,
   answerChallenge,
-  answerTo,
-  inFormOf,
   refuse,
-  worstOf,
   type WebhookAnswer,
-  WebhookException,
-} from './answers.js';
+} from '../request/webhook-answers.js';
+import type { IncomingWebhook, VerifiedRequest, WebhookScheme } from '../request/webhook-scheme.js';
+import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
+import { fromNodeRequest, sendAnswer } from './node-http.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
-import { WebhookReception } from './reception.js';
-import { replayClaim } from './replay-claim.js';
+import { replayClaim, WebhookReception } from './reception.js';
 import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
@@ -64,8 +60,8 @@ export class ReceivePipeline {
         request,
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
-      const received = await this.receive(incoming, receiver, arrivedAt);
-      for (const one of received) this.reporter.answered({ ...one, request, receiver, arrivedAt });
+      const received = await this.receive({ incoming, receiver, arrivedAt });
+      for (const one of received) this.reporter.report({ ...one, request, receiver, arrivedAt });
       const answer = inFormOf(receiver.scheme, worstOf(received.map((one) => one.answer)));
       sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {
@@ -77,44 +73,34 @@ export class ReceivePipeline {
     }
   }
 
-  private async receive(
-    incoming: IncomingWebhook,
-    receiver: ResolvedReceiver,
-    arrivedAt: number | undefined,
-  ): Promise<readonly Received[]> {
-    const received: Received[] = [];
+  /** Receives each event of a request. Never rejects. */
+  private async receive(arrival: Arrival): Promise<readonly Received[]> {
+    const { incoming, receiver } = arrival;
     try {
       this.requireOpen();
       const events = await this.verify(incoming, receiver);
+      if (events.length === 0) return [{ answer: acknowledge('processed') }];
+      const received: Received[] = [];
       // One after the other, so that a copy in the same request finds the record of the first.
-      for (const verified of events) {
-        const reserve = async (): Promise<WebhookReception> =>
-          this.reserve(verified, { incoming, receiver, arrivedAt });
-        received.push(await this.receiveEvent(reserve, receiver));
-      }
-      return events.length === 0 ? [{ answer: acknowledge('processed') }] : received;
+      for (const verified of events) received.push(await this.receiveEvent(verified, arrival));
+      return received;
     } catch (error) {
       return [{ answer: answerTo(error, receiver.takesTokens), error }];
     }
   }
 
   /** Handles an event, unless it was handled before. Never rejects. */
-  private async receiveEvent(
-    reserve: () => Promise<WebhookReception>,
-    receiver: ResolvedReceiver,
-  ): Promise<Received> {
+  private async receiveEvent(verified: VerifiedRequest, arrival: Arrival): Promise<Received> {
+    const { receiver } = arrival;
     let event: WebhookEvent | undefined;
     let unhandled = false;
     try {
-      const reception = await reserve();
+      const reception = await this.reserve(verified, arrival);
       ({ event } = reception);
       if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
       const handlers = this.dispatcher.handlersOf(event);
       unhandled = handlers.length === 0;
-      const answer = await reception.run(
-        () => this.handle(reception, handlers, receiver),
-        unhandled || receiver.queued === undefined ? 'handled' : 'queued',
-      );
+      const answer = await reception.run(async () => this.handle(reception, handlers, receiver));
       return { answer, event, unhandled };
     } catch (error) {
       return { answer: answerTo(error, receiver.takesTokens), event, error, unhandled };
@@ -160,42 +146,20 @@ export class ReceivePipeline {
     verified: VerifiedRequest,
     { incoming, receiver, arrivedAt }: Arrival,
   ): Promise<WebhookReception> {
-    try {
-      const reception = await this.reserveEvent(verified, receiver);
-      if (arrivedAt !== undefined) observeReceiving(reception.event, incoming, arrivedAt);
-      return reception;
-    } catch (error) {
-      verified.body.remove();
-      throw error;
-    }
-  }
-
-  private async reserveEvent(
-    verified: VerifiedRequest,
-    receiver: ResolvedReceiver,
-  ): Promise<WebhookReception> {
     const { body, digest } = verified;
-    const event = new WebhookEvent({
-      ...verified,
-      receiver: receiver.name,
-      signal: this.drain.signal,
-      internals: new EventInternals(receiver.validator),
-    });
-    const claim = replayClaim(event, digest, receiver);
-    const verdict = await (async () => receiver.replayStore.reserve(claim))().catch(storeFailed);
-    switch (verdict.status) {
-      case 'reserved':
-        return new WebhookReception(event, verdict.reservation, receiver, body, this.reporter);
-      case 'done':
-        if (receiver.onDuplicate === 'reject') throw replayed();
-        return new WebhookReception(event, undefined, receiver, body, this.reporter);
-      case 'in-progress':
-        throw new WebhookReplayError('in_progress', 'the same event is being handled now');
-      case 'conflict':
-        throw new WebhookReplayError(
-          'replayed',
-          'the id was used before with other content; a new event needs a new id',
-        );
+    try {
+      const event = new WebhookEvent({
+        ...verified,
+        receiver: receiver.name,
+        signal: this.drain.signal,
+        internals: new EventInternals(receiver.validator),
+      });
+      const reservation = await reserveClaim(replayClaim(event, digest, receiver), receiver);
+      if (arrivedAt !== undefined) observeReceiving(event, incoming, arrivedAt);
+      return new WebhookReception(event, reservation, receiver, body, this.reporter);
+    } catch (error) {
+      body.remove();
+      throw error;
     }
   }
 
@@ -210,6 +174,7 @@ export class ReceivePipeline {
     if (handlers.length > 0) {
       if (queued !== undefined) {
         await enqueueEvent(reception, queued, clock);
+        reception.stage = 'queued';
         return acknowledge('queued');
       }
       await this.dispatcher.run(handlers, event).catch((error: unknown) => {
@@ -229,10 +194,55 @@ export function replayed(): WebhookReplayError {
   return new WebhookReplayError('replayed', 'the event was handled before');
 }
 
-/** A custom store may throw anything; in every case the request is refused. */
+/**
+ * Reserves an event in the receiver's replay store.
+ *
+ * @returns `undefined` for a duplicate of an event that was handled before
+ * @throws {@link WebhookReplayError}, {@link WebhookStoreError}
+ */
+async function reserveClaim(
+  claim: ReplayClaim,
+  { replayStore, onDuplicate }: ResolvedReceiver,
+): Promise<ReplayReservation | undefined> {
+  // A custom store may throw anything, even synchronously; in every case the request is refused.
+  const verdict = await (async () => replayStore.reserve(claim))().catch(storeFailed);
+  switch (verdict.status) {
+    case 'reserved':
+      return verdict.reservation;
+    case 'done':
+      if (onDuplicate === 'reject') throw replayed();
+      return undefined;
+    case 'in-progress':
+      throw new WebhookReplayError('in_progress', 'the same event is being handled now');
+    case 'conflict':
+      throw new WebhookReplayError(
+        'replayed',
+        'the id was used before with other content; a new event needs a new id',
+      );
+  }
+}
+
 function storeFailed(error: unknown): never {
   if (isWebhookError(error)) throw error;
   throw new WebhookStoreError('store_unavailable', 'the replay store cannot be reached', {
     cause: error,
   });
+}
+
+/** Puts an answer into the form that the sender's standard names, if it names one. */
+function inFormOf({ answer: form }: WebhookScheme, answer: WebhookAnswer): WebhookAnswer {
+  const { situation, status, headers, problem } = answer;
+  const own = form?.({ status, code: problem?.code, detail: problem?.detail });
+  if (own === undefined) return answer;
+  return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
+}
+
+/**
+ * The answer to a request with several events: the one with the highest status, so that a sender repeats the request if one event
+ * failed. Of events that were handled before, only if all were.
+ */
+function worstOf(answers: readonly WebhookAnswer[]): WebhookAnswer {
+  const rank = ({ situation, status }: WebhookAnswer): number =>
+    situation === 'duplicate' ? 0 : status;
+  return answers.reduce((worst, one) => (rank(one) > rank(worst) ? one : worst));
 }

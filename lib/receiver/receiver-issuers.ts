@@ -8,7 +8,7 @@ import { Problems } from '../options/problems.js';
 import type { IssuerRules } from '../request/webhook-scheme.js';
 import { list, object, optional, type Read, required, rule, unchecked } from '../options/rules.js';
 import type { KeyRingOptions } from '../token/keys/trusted-issuers.js';
-import type { KeySource } from '../token/keys/key-ring.js';
+import type { KeySource } from '../token/keys/token-keys.js';
 
 const isNonEmptyString = (value: unknown): boolean => typeof value === 'string' && value !== '';
 

@@ -16,7 +16,7 @@ import { BodySpool } from '../request/body-spool.js';
 import { webhookToken } from '../request/open-request.js';
 import { tokenOrSender } from '../request/token-or-sender.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
-import type { KeySource } from '../token/keys/key-ring.js';
+import type { KeySource } from '../token/keys/token-keys.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import { resolveVerifier } from '../token/verifier-options.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
@@ -28,7 +28,7 @@ import type {
 } from './receiver-options.interface.js';
 import { RECEIVER } from './receiver-options.rules.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
-import { LeaseKeeper } from './reception.js';
+import { LeaseKeeper } from './lease-keeper.js';
 
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;

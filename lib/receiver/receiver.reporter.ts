@@ -1,10 +1,10 @@
 import { Injectable, Logger } from '@nestjs/common';
-import type { WebhookAnswer } from './answers.js';
+import type { WebhookAnswer } from '../request/webhook-answers.js';
 import { WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
 import type { AdapterRequest } from './node-http.js';
 import { endReceiving, receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-import type { RecordedAs } from './reception.js';
+import type { EventStage } from './reception.js';
 import { RejectionLog, stackOf } from './rejection-log.js';
 import type { WebhookEvent } from './webhook-event.js';
 
@@ -30,7 +30,7 @@ const UNRECORDED = {
   queued: 'its sender gets 503 and repeats it, and the queue keeps one copy',
   acknowledged: 'its sender got a success; if a copy arrives, it is handled again',
   run: 'its handlers may run again after a crash',
-} as const satisfies Readonly<Record<RecordedAs, string>>;
+} as const satisfies Readonly<Record<EventStage, string>>;
 
 /** Unhandled events that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
@@ -52,7 +52,7 @@ export class ReceiverReporter {
   constructor(private readonly handlers: WebhookHandlerRegistry) {}
 
   /** Reports how a request was answered. */
-  answered(answered: AnsweredRequest): void {
+  report(answered: AnsweredRequest): void {
     // The event is settled: an error here must not turn its success into a failure.
     for (const observe of this.observers) quietly(() => observe(answered));
     if (receiving.isObserved) endReceiving(answered);
@@ -79,10 +79,10 @@ export class ReceiverReporter {
   }
 
   /** Warns that the replay store did not record an event, and says what its sender does now. */
-  unrecorded({ event, id }: WebhookEvent, as: RecordedAs): void {
-    const done = as === 'run' ? 'handled' : as;
+  unrecorded({ event, id }: WebhookEvent, stage: EventStage): void {
+    const done = stage === 'run' ? 'handled' : stage;
     this.warn(
-      `${event} (id ${id}) was ${done}, but the replay store did not record it: ${UNRECORDED[as]}`,
+      `${event} (id ${id}) was ${done}, but the replay store did not record it: ${UNRECORDED[stage]}`,
     );
   }
 

@@ -1,7 +1,9 @@
+import { hash } from 'node:crypto';
 import { WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
+import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
 import type { RequestBody } from '../request/body.js';
+import { isTokenProfile } from '../token/webhook-token.constants.js';
+import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceiverReporter } from './receiver.reporter.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
@@ -11,18 +13,11 @@ const RECORDING_TIME = 9_000;
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 1_000;
 
-/** What a reception needs of its receiver. */
-interface ReceptionStore {
-  readonly replayStore: ReplayStore;
-  readonly leases: LeaseKeeper;
-  readonly clock: WebhookClock;
-}
-
 /**
  * How far an event is when it is recorded: handled or queued before its answer, acknowledged before its record, or handled in a run
  * from the queue.
  */
-export type RecordedAs = 'handled' | 'queued' | 'acknowledged' | 'run';
+export type EventStage = 'handled' | 'queued' | 'acknowledged' | 'run';
 
 /**
  * A verified event that is being handled, and its reservation in the replay store.
@@ -31,11 +26,17 @@ export type RecordedAs = 'handled' | 'queued' | 'acknowledged' | 'run';
  * {@link complete}, {@link fail} and {@link abandon} instead.
  */
 export class WebhookReception {
+  /** How far the event is now; only a warning names it. */
+  stage: EventStage = 'handled';
+  /** Whether {@link run} has started and not ended. */
+  running = false;
+  /** Whether the work of {@link run} failed, as opposed to something before or after it. */
+  workFailed = false;
+  /** Whether the handler put the record into its own transaction; only the store knows how that ended. */
+  committed = false;
+  /** The error that `event.commit(tx)` threw because the lease had ended. */
+  leaseLost: WebhookReplayError | undefined;
   private state: 'open' | 'recording' | 'settled';
-  private isHandlerRunning = false;
-  private hasHandlerFailed = false;
-  private isCommitted = false;
-  private lost: WebhookReplayError | undefined;
   private ended: Promise<unknown> | undefined;
 
   /**
@@ -45,7 +46,7 @@ export class WebhookReception {
   constructor(
     readonly event: WebhookEvent,
     private readonly reservation: ReplayReservation | undefined,
-    private readonly store: ReceptionStore,
+    private readonly receiver: ResolvedReceiver,
     private readonly body: RequestBody,
     private readonly reporter: ReceiverReporter,
   ) {
@@ -53,7 +54,7 @@ export class WebhookReception {
     if (reservation === undefined) {
       body.remove();
     } else {
-      store.leases.hold(reservation);
+      receiver.leases.hold(reservation);
       internalsOf(event).reservation = this;
     }
   }
@@ -72,29 +73,9 @@ export class WebhookReception {
     return this.state !== 'settled';
   }
 
-  /** Whether {@link run} has started and not ended. */
-  get running(): boolean {
-    return this.isHandlerRunning;
-  }
-
   /** Resolves when {@link run} has ended, or at once if it never started. */
   async idle(): Promise<void> {
     await this.ended;
-  }
-
-  /** Whether the handler failed, as opposed to something before or after it. */
-  get handlerFailed(): boolean {
-    return this.hasHandlerFailed;
-  }
-
-  /** Whether the handler put the record into its own transaction; only the store knows how that ended. */
-  get committed(): boolean {
-    return this.isCommitted;
-  }
-
-  /** The error that `event.commit(tx)` threw because the lease had ended. */
-  get leaseLost(): WebhookReplayError | undefined {
-    return this.lost;
   }
 
   /**
@@ -104,26 +85,26 @@ export class WebhookReception {
    * @throws the error of the work; {@link WebhookReplayError} `lease_lost`, also if the work ignored it: it may have rolled back,
    *   and no one repeats an acknowledged event; {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
-  async run<T>(work: () => T | Promise<T>, as: RecordedAs = 'handled'): Promise<T> {
+  async run<T>(work: () => T | Promise<T>): Promise<T> {
     const operation = internalsOf(this.event).receiving;
-    const run = async (): Promise<T> => this.runAndSettle(work, as);
-    this.isHandlerRunning = true;
+    const run = async (): Promise<T> => this.runAndSettle(work);
+    this.running = true;
     const running = operation === undefined ? run() : operation.run(run);
     this.ended = running.catch(() => undefined);
     return running;
   }
 
-  private async runAndSettle<T>(work: () => T | Promise<T>, as: RecordedAs): Promise<T> {
+  private async runAndSettle<T>(work: () => T | Promise<T>): Promise<T> {
     let value: T;
     try {
       value = await work();
-      if (this.lost !== undefined) throw this.lost;
+      if (this.leaseLost !== undefined) throw this.leaseLost;
     } catch (error) {
-      this.hasHandlerFailed = true;
+      this.workFailed = true;
       await this.fail();
-      throw this.lost ?? error;
+      throw this.leaseLost ?? error;
     }
-    await this.complete(as);
+    await this.complete();
     return value;
   }
 
@@ -132,18 +113,18 @@ export class WebhookReception {
    *
    * @throws {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
-  async complete(as: RecordedAs): Promise<void> {
+  async complete(): Promise<void> {
     const { reservation } = this;
     this.body.remove();
     if (this.state !== 'open' || reservation === undefined) return;
-    if (this.isCommitted) return this.settle();
+    if (this.committed) return this.settle();
     this.state = 'recording';
     try {
       if (!(await this.record(reservation))) this.reporter.takenOver(this.event);
       this.settle();
     } catch (error) {
       this.state = 'open';
-      this.reporter.unrecorded(this.event, as);
+      this.reporter.unrecorded(this.event, this.stage);
       await this.fail();
       throw error;
     }
@@ -162,7 +143,7 @@ export class WebhookReception {
     if (!isOpen || reservation === undefined) return;
     try {
       // What was committed stays recorded; what was rolled back is free now.
-      if (await this.store.replayStore.release(reservation)) this.isCommitted = false;
+      if (await this.receiver.replayStore.release(reservation)) this.committed = false;
     } catch {
       // The end of the lease frees it.
     }
@@ -179,7 +160,7 @@ export class WebhookReception {
    * @throws {@link WebhookReplayError} `lease_lost`, `unsupported_option`
    */
   async commitIn(tx: unknown): Promise<void> {
-    const { replayStore, leases } = this.store;
+    const { replayStore, leases } = this.receiver;
     const reservation = this.reservation!;
     if (replayStore.commitWith === undefined) {
       throw new WebhookReplayError(
@@ -187,22 +168,22 @@ export class WebhookReception {
         "the receiver's replay store cannot join a transaction: set replay.store to a PostgresReplayStore on the database of the transaction",
       );
     }
-    if (this.state !== 'open') throw leaseLost();
+    if (this.state !== 'open') throw leaseLostError();
     let recorded: boolean;
     try {
-      this.isCommitted = true;
+      this.committed = true;
       // The lease is still extended: the answer may take longer than the lease lasts.
       recorded = await replayStore.commitWith(tx, reservation);
     } catch (error) {
-      this.isCommitted = false;
+      this.committed = false;
       throw error;
     }
     // The entry is locked until the transaction ends, and an extension would wait for that.
     leases.drop(reservation);
     if (recorded) return;
-    this.isCommitted = false;
-    this.lost = leaseLost();
-    throw this.lost;
+    this.committed = false;
+    this.leaseLost = leaseLostError();
+    throw this.leaseLost;
   }
 
   /**
@@ -211,7 +192,7 @@ export class WebhookReception {
    * @returns `false` if another process took the event over while it was being handled
    */
   private async record(reservation: ReplayReservation): Promise<boolean> {
-    const { clock, replayStore } = this.store;
+    const { clock, replayStore } = this.receiver;
     const deadline = clock.now() + RECORDING_TIME;
     let current = reservation;
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
@@ -238,67 +219,100 @@ export class WebhookReception {
   private settle(): void {
     this.body.remove();
     this.state = 'settled';
-    this.isHandlerRunning = false;
-    if (this.reservation !== undefined) this.store.leases.drop(this.reservation);
+    this.running = false;
+    if (this.reservation !== undefined) this.receiver.leases.drop(this.reservation);
   }
 }
 
-function leaseLost(): WebhookReplayError {
+function leaseLostError(): WebhookReplayError {
   return new WebhookReplayError(
     'lease_lost',
     'this handler no longer holds the lease of the event, or the event is recorded already: roll back; the sender repeats the event',
   );
 }
 
-/** Leases are extended after a quarter of their time: if two extensions fail, the third is still in time. */
-const EXTENSIONS_PER_LEASE = 4;
+/**
+ * The claim by which an event is recognised when it is repeated.
+ *
+ * @param digest - of the body, if it identifies the content; otherwise the value of the data does
+ */
+export function replayClaim(
+  event: WebhookEvent,
+  digest: string | undefined,
+  { clockTolerance, replayWindow, replayLease, clock, scheme }: ResolvedReceiver,
+): ReplayClaim {
+  const { receiver, issuer, id, jti, claims, profile } = event;
+  const { partner } = scheme;
+  // A sender of its own signs in the name of the receiver's only issuer, so its ids are the `txn` of that issuer's tokens.
+  const isPartner = partner !== undefined && !isTokenProfile(profile);
+  // A txn and a jti with the same value are different identities.
+  const tokenKey = isPartner
+    ? identity(receiver, partner, 'txn', id)
+    : identity(receiver, issuer, 'jti', jti);
+  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
+  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
+  return {
+    key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
+    tokenKey,
+    fingerprint:
+      digest === undefined
+        ? contentFingerprint(event.event, event.data)
+        : sha256(`${event.event}\n${digest}`),
+    replayUntil,
+    keepUntil: Math.max(replayUntil, clock.now() + replayWindow),
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** The claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
+export function handledClaim(
+  deliveryId: string,
+  { receiver, issuer }: WebhookEvent,
+  { replayWindow, replayLease, clock }: ResolvedReceiver,
+): ReplayClaim {
+  const key = identity(receiver, issuer, 'handled', deliveryId);
+  const now = clock.now();
+  // The delivery id identifies the content too, and there is no token.
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: now + replayLease,
+    keepUntil: now + replayWindow,
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
+function identity(...parts: readonly string[]): string {
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return sha256(text);
+}
 
 /**
- * Extends the leases of events that are being handled, so that a slow handler is not taken for a crashed one. One timer serves all of
- * them; none is set while no event is being handled.
+ * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
+ * a proxy refused the long header, as a body, and a sender may order its members differently.
+ *
+ * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
  */
-export class LeaseKeeper {
-  private readonly held = new Set<ReplayReservation>();
-  /** Extensions without an answer yet. Weak, since a store may never answer. */
-  private readonly extending = new WeakSet<ReplayReservation>();
-  private cancel: CancelWake | undefined;
+export function contentFingerprint(event: string, value: unknown): string {
+  return sha256(`${event}\n${value === undefined ? '' : JSON.stringify(sortMembers(value))}`);
+}
 
-  constructor(
-    private readonly store: ReplayStore,
-    private readonly clock: WebhookClock,
-    private readonly lease: number,
-  ) {}
-
-  hold(reservation: ReplayReservation): void {
-    this.held.add(reservation);
-    this.cancel ??= this.arm();
+/** No member can replace a prototype here: data with such a name is refused before. */
+function sortMembers(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(sortMembers);
+  const sorted: Record<string, unknown> = {};
+  for (const name of Object.keys(value).sort()) {
+    sorted[name] = sortMembers((value as Record<string, unknown>)[name]);
   }
+  return sorted;
+}
 
-  drop(reservation: ReplayReservation): void {
-    this.held.delete(reservation);
-  }
-
-  private arm(): CancelWake {
-    return this.clock.wakeAt(this.clock.now() + this.lease / EXTENSIONS_PER_LEASE, () => {
-      this.cancel = undefined;
-      void this.extendAll();
-      if (this.held.size > 0) this.cancel = this.arm();
-    });
-  }
-
-  private async extendAll(): Promise<void> {
-    await Promise.allSettled([...this.held].map(async (reservation) => this.extend(reservation)));
-  }
-
-  private async extend(reservation: ReplayReservation): Promise<void> {
-    // A hanging store would get one more call to answer when it recovers.
-    if (this.extending.has(reservation)) return;
-    this.extending.add(reservation);
-    try {
-      // A failure is retried at the next wake-up; the lease outlives two failures.
-      await this.store.extend(reservation);
-    } finally {
-      this.extending.delete(reservation);
-    }
-  }
+function sha256(text: string): string {
+  return hash('sha256', text, 'base64url');
 }

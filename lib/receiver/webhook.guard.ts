@@ -11,7 +11,8 @@ import {
   nodeResponse,
   receptionOf,
 } from './node-http.js';
-import { acknowledge, refuse, type WebhookAnswer, WebhookException } from './answers.js';
+import { WebhookException } from './error-answers.js';
+import { acknowledge, refuse, type WebhookAnswer } from '../request/webhook-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
@@ -84,7 +85,7 @@ export class WebhookGuard implements CanActivate {
       const exception = WebhookException.from(error, receiver?.takesTokens);
       const { answer } = exception;
       this.writeHeaders(node, response, answer);
-      this.reporter.answered({ answer, request, receiver, event, error, arrivedAt });
+      this.reporter.report({ answer, request, receiver, event, error, arrivedAt });
       throw exception;
     }
   }
@@ -127,11 +128,14 @@ export class WebhookGuard implements CanActivate {
     const complete = response.writableFinished;
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event } = reception;
-    if (success) this.reporter.answered({ answer: acknowledge('processed'), request, event });
+    if (success) this.reporter.report({ answer: acknowledge('processed'), request, event });
     // @WebhookRoute() settles the event when its handler ends, even if the connection is closed.
     if (!reception.unsettled || reception.running) return reception.idle();
-    if (success) return reception.complete('acknowledged').catch(() => undefined);
-    this.reporter.answered({ answer: failureOf(response.statusCode), request, event });
+    if (success) {
+      reception.stage = 'acknowledged';
+      return reception.complete().catch(() => undefined);
+    }
+    this.reporter.report({ answer: failureOf(response.statusCode), request, event });
     // Without an answer, the handler may still be running: the end of the lease frees the event.
     return complete ? reception.fail() : reception.abandon();
   }

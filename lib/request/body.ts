@@ -1,9 +1,8 @@
 import { Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { BodyDigests, type PayloadRule } from '../token/payload-rule.js';
 import { hashMismatch, hashRequired } from '../token/payload-hash.js';
 import type { BodySpool, SpooledBody } from './body-spool.js';
-import { isUtf8, mediaType } from './json-payload.js';
+import { isUtf8, mediaType, BodyDigests, type PayloadRule } from '../token/payload.js';
 import type { BodySource, IncomingWebhook } from './webhook-scheme.js';
 
 /** A request's body. It can be read any number of times until it is removed. */

@@ -1,6 +1,5 @@
 import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../errors/webhook.error.js';
 import { matchesEvent } from '../token/event-name.js';
-import { type PayloadRule, checkPayload } from '../token/payload-rule.js';
 import { rulesOf } from '../token/profiles/profile.js';
 import type { WebhookClaim, WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { readReceipt } from '../token/webhook-receipt.js';
@@ -24,7 +23,8 @@ import type {
   VerifiedRequest,
   WebhookScheme,
 } from './webhook-scheme.js';
-import { envelopeDigest, isEnvelope, isJsonType, parseJsonPayload } from './json-payload.js';
+import { envelopeDigest, isEnvelope } from './sender-payload.js';
+import { isJsonType, parseJsonPayload, type PayloadRule, checkPayload } from '../token/payload.js';
 
 /** A webhook token in the Authorization header, in any of the receiver's profiles. */
 export const webhookToken: WebhookScheme = {

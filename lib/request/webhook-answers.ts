@@ -1,3 +1,5 @@
+import type { SenderChallenge } from './webhook-scheme.js';
+
 /** The `WWW-Authenticate` challenge of a 4xx, see RFC 6750, section 3. */
 export type BearerChallenge = 'plain' | 'invalid_request' | 'invalid_token' | 'insufficient_scope';
 
@@ -263,3 +265,81 @@ export type WebhookAnswerCode = Extract<
   (typeof WEBHOOK_ANSWERS)[WebhookSituation],
   { code: string }
 >['code'];
+
+/** Body of a refusal, RFC 9457. */
+interface WebhookProblem {
+  readonly type: string;
+  readonly title: string;
+  readonly status: number;
+  readonly detail: string;
+  readonly code?: string | undefined;
+  /** One message per failed constraint. */
+  readonly errors?: readonly string[] | undefined;
+}
+
+/** The answer to a request, made from the answer table and independent of the adapter. */
+export interface WebhookAnswer {
+  readonly situation: WebhookSituation;
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
+  readonly problem?: WebhookProblem;
+  /** JSON that is no problem: the answer to a sender's challenge, or an answer in a sender's own form. */
+  readonly json?: Readonly<Record<string, string>> | undefined;
+}
+
+const REALM = 'Bearer realm="webhooks"';
+
+/** A cached answer would acknowledge an event that never arrived. */
+const NO_STORE = { 'Cache-Control': 'no-store' } as const;
+
+/** The answer to an event that was handled, queued, or handled before. */
+export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): WebhookAnswer {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
+}
+
+/** The answer to a sender's challenge. */
+export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
+  const { challengeAnswer: json, challengeHeaders } = challenge;
+  const { status } = WEBHOOK_ANSWERS.challenge;
+  return { situation: 'challenge', status, headers: { ...NO_STORE, ...challengeHeaders }, json };
+}
+
+/** The answer of a table row. */
+export function refuse(
+  situation: WebhookSituation,
+  more: {
+    readonly detail?: string | undefined;
+    readonly status?: number | undefined;
+    readonly errors?: readonly string[] | undefined;
+    /** Methods in place of the row's. */
+    readonly allow?: string | undefined;
+  } = {},
+): WebhookAnswer {
+  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
+  const status = more.status ?? row.status;
+  const detail = more.detail ?? row.title;
+  const headers: Record<string, string> = { ...NO_STORE, ...row.headers };
+  if (more.allow !== undefined) headers['Allow'] = more.allow;
+  if (row.code !== undefined) headers['Webhook-Error'] = row.code;
+  if (row.challenge !== undefined) {
+    headers['WWW-Authenticate'] = challenge(row.challenge, detail, row.code);
+  }
+  const problem = {
+    type: 'about:blank',
+    title: row.title,
+    status,
+    detail,
+    code: row.code,
+    errors: more.errors,
+  };
+  return { situation, status, headers, problem };
+}
+
+function challenge(kind: BearerChallenge, detail: string, code: string | undefined): string {
+  if (kind === 'plain') return REALM;
+  // RFC 6750 allows printable ASCII without quotes and backslashes.
+  const description = detail.replace(/[^\x20-\x21\x23-\x5b\x5d-\x7e]/g, "'");
+  return `${REALM}, error="${kind}", error_description="${description}", code="${code}"`;
+}

@@ -10,8 +10,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { filled, func, optional, type Read, rule, unchecked } from '../options/rules.js';
 import { parseKey, type WebhookKey, type WindowedKey } from '../token/keys/key-material.js';
-import type { IssuerKeys } from '../token/keys/key-ring.js';
-import type { SigningKey, VerificationKey } from '../token/keys/token-keys.js';
+import type { IssuerKeys, SigningKey, VerificationKey } from '../token/keys/token-keys.js';
 
 /** The keys of a sender that sends a JSON Web Token: at least one of these. */
 export interface JwtKeyOptions {

@@ -7,8 +7,8 @@ import {
   readClaims,
   readHeader,
   requireSoundStructure,
-} from '../token/compact-token.js';
-import { isObject } from '../token/decoding.js';
+  isObject,
+} from '../token/decoding.js';
 import { candidatesFor, keyThatSigned } from '../token/token-verifier.js';
 import { invalidClaim, numericDate, refuse, validateAudience } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';

@@ -7,7 +7,7 @@ import type { Duration } from '../clock/duration.js';
 import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, seconds, text } from '../options/rules.js';
-import { mediaType } from '../request/json-payload.js';
+import { mediaType } from '../token/payload.js';
 import type { RequestHeaders, WebhookScheme } from '../request/webhook-scheme.js';
 import { isObject } from '../token/decoding.js';
 import { invalidClaim } from '../token/validate-claims.js';
@@ -15,8 +15,15 @@ import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 import { type JwtClaims, type JwtRules, signTest, testClaims, verifyJwt } from './jwt.js';
 import { JWT_KEYS, type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import { NAMES } from './option-rules.js';
-import { createSender, type Proof, SENDER, toleranceSeconds } from './sender.js';
-import type { SenderOptions, TestMessage, WebhookSender } from './sender.js';
+import {
+  createSender,
+  type Proof,
+  SENDER,
+  toleranceSeconds,
+  type SenderOptions,
+  type TestMessage,
+  type WebhookSender,
+} from './sender.js';
 import { members, signatureHeader } from './signature-header.js';
 
 /** Options of {@link securityEvents}. */

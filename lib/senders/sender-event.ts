@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
 import { WebhookPayloadError, errorName } from '../errors/webhook.error.js';
 import { MemoryBody } from '../request/body.js';
-import { envelopeDigest, isEnvelope, isJsonType } from '../request/json-payload.js';
+import { envelopeDigest, isEnvelope } from '../request/sender-payload.js';
+import { isJsonType } from '../token/payload.js';
 import type { VerifiedBatch, VerifiedRequest } from '../request/webhook-scheme.js';
 import { isEventName } from '../token/event-name.js';
 import { isIdentifier } from '../token/identifier.js';

@@ -8,7 +8,7 @@ import type { Duration } from '../clock/duration.js';
 import { func, optional, seconds, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, readBody } from '../request/body.js';
-import { parseSenderPayload } from '../request/json-payload.js';
+import { parseSenderPayload } from '../request/sender-payload.js';
 import { isAuthenticatedRefusal } from '../request/open-request.js';
 import type { RequestHeaders, SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';

@@ -3,7 +3,7 @@ import { Server as HttpsServer } from 'node:https';
 import { type Duplex, duplexPair } from 'node:stream';
 import type { INestApplication } from '@nestjs/common';
 import { ApplicationConfig } from '@nestjs/core';
-import { HandlerFailure } from '../receiver/answers.js';
+import { HandlerFailure } from '../receiver/error-answers.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { WebhookEvent } from '../receiver/webhook-event.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';

@@ -1,7 +1,7 @@
 import { defer, type Observable } from 'rxjs';
 import { explainRequest } from '../explain/explain-request.js';
 import { parseStandardWebhooksKey, signedContent } from '../keys/standard-webhooks-key.js';
-import { isEnvelope } from '../request/json-payload.js';
+import { isEnvelope } from '../request/sender-payload.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url, parseJson } from '../token/decoding.js';

@@ -1,22 +1,118 @@
-import { MAX_DATA_DEPTH } from './webhook-token.constants.js';
+import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
+import { isKeyId } from './identifier.js';
+import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES, MAX_TOKEN_DEPTH } from './webhook-token.constants.js';
 
-/** Last characters of a canonical string of length 2 mod 4 (low four bits zero) and 3 mod 4 (low two bits zero). */
-const LAST_OF_TWO = 'AQgw';
-const LAST_OF_THREE = 'AEIMQUYcgkosw048';
+/** A token split at its dots. Nothing in it is authenticated. */
+export interface CompactToken {
+  /** Header, dot, payload: the input of the signature. */
+  readonly signingInput: string;
+  readonly header: string;
+  readonly payload: string;
+  readonly signature: string;
+}
 
-/** For a string that V8 stores in Latin-1, this test reads no character. */
-const NOT_LATIN1 = /[\u0100-\uffff]/;
+/**
+ * Splits a compact token into its three parts.
+ *
+ * @throws {@link WebhookTokenError} `token_too_large` or `invalid_token`
+ */
+export function parseCompactToken(token: unknown): CompactToken {
+  if (typeof token !== 'string') throw invalidToken();
+  if (token.length > MAX_TOKEN_BYTES) throw tokenTooLarge();
+  const first = token.indexOf('.');
+  const second = token.indexOf('.', first + 1);
+  if (first <= 0 || second <= first + 1 || second === token.length - 1) throw invalidToken();
+  if (token.indexOf('.', second + 1) !== -1) throw invalidToken();
+  return {
+    signingInput: token.slice(0, second),
+    header: token.slice(0, first),
+    payload: token.slice(first + 1, second),
+    signature: token.slice(second + 1),
+  };
+}
+
+/** Members of a header that change its meaning: RFC 7515, section 4.1.11, RFC 7797, and `zip` of JWE. */
+const UNSUPPORTED_EXTENSIONS = ['crit', 'b64', 'zip'] as const;
+
+/** A header as far as it can be read, and what is wrong with it in every profile. */
+interface ReadHeader {
+  readonly header?: Readonly<Record<string, unknown>>;
+  readonly problem?: string | undefined;
+}
+
+/** Reads the first part of a token. */
+export function readHeader(segment: string): ReadHeader {
+  const text = decodeBase64urlText(segment);
+  if (text === undefined) return { problem: 'the header is not base64url of UTF-8' };
+  const header = parseJson(text);
+  if (!isObject(header)) return { problem: 'the header is not a JSON object' };
+  return { header, problem: headerProblem(text, header) };
+}
+
+function headerProblem(
+  text: string,
+  header: Readonly<Record<string, unknown>>,
+): string | undefined {
+  if (scanJson(text, { distinct: 'outermost' })) return 'the header has a duplicate member';
+  if (typeof header['alg'] !== 'string') return 'the header has no alg';
+  const { kid } = header;
+  if (kid !== undefined && !isKeyId(kid)) return 'the kid is not a valid key id';
+  const extension = UNSUPPORTED_EXTENSIONS.find((name) => name in header);
+  return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
+}
+
+/** The claims of a token, parsed. */
+export interface ClaimsJson {
+  readonly text: string;
+  readonly value: unknown;
+}
+
+/**
+ * Reads the second part of a token.
+ *
+ * @returns `undefined` for anything but base64url of UTF-8 with at most so many members
+ */
+export function readClaims(segment: string, maxMembers: number): ClaimsJson | undefined {
+  const text = decodeBase64urlText(segment);
+  if (text === undefined || scanJson(text, { members: maxMembers })) return undefined;
+  return { text, value: parseJson(text) };
+}
+
+/**
+ * Refuses claims that JSON.parse accepts and that other parsers may read differently.
+ *
+ * @throws {@link WebhookTokenError} `invalid_claim`
+ */
+export function requireSoundStructure({ text, value }: ClaimsJson): void {
+  if (scanJson(text, { distinct: 'outermost and webhook' })) {
+    throw new WebhookTokenError('invalid_claim', 'the claims have a duplicate member');
+  }
+  const problem = structureProblem(value, MAX_TOKEN_DEPTH);
+  if (problem !== undefined) throw new WebhookTokenError('invalid_claim', `the token ${problem}`);
+}
+
+/** The only thing a message says about a token whose signature is not verified; the code names the step. */
+export function invalidToken(code: WebhookTokenErrorCode = 'invalid_token'): WebhookTokenError {
+  return new WebhookTokenError(code, 'the token is invalid');
+}
+
+/** Thrown by the receiver and, so that its sender learns of it first, by the signer. */
+export function tokenTooLarge(): WebhookTokenError {
+  return new WebhookTokenError(
+    'token_too_large',
+    `the token is longer than ${MAX_TOKEN_BYTES} bytes: send the data in the body of a POST`,
+  );
+}
 
 /**
  * Decodes canonical base64url (RFC 7515, section 2): no padding, white space or other characters, unused bits zero.
- * Encoding the result gives the same string.
  *
  * @returns the bytes, or `undefined` for anything else
  */
 export function decodeBase64url(text: string): Buffer | undefined {
-  if (!mayBeCanonical(text)) return undefined;
+  // Node skips or misreads anything else, so only a canonical string is encoded to itself.
   const bytes = Buffer.from(text, 'base64url');
-  return bytes.length === (text.length * 3) >> 2 ? bytes : undefined;
+  return bytes.toString('base64url') === text ? bytes : undefined;
 }
 
 /**
@@ -34,23 +130,11 @@ export function encodeBase64urlText(text: string): string {
   return Buffer.from(text).toString('base64url');
 }
 
-/**
- * Checks what the decoded length does not reveal. Node skips unknown characters, which shortens the result, but it also
- * accepts the other alphabet, and it reads only the low byte of a character, so `Ł` would pass for `A`.
- */
-function mayBeCanonical(text: string): boolean {
-  const rest = text.length % 4;
-  if (rest === 1 || text.includes('+') || text.includes('/')) return false;
-  const last = text.charAt(text.length - 1);
-  if (rest === 2 && !LAST_OF_TWO.includes(last)) return false;
-  if (rest === 3 && !LAST_OF_THREE.includes(last)) return false;
-  return !NOT_LATIN1.test(text);
-}
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+/** Strict; a byte order mark is kept, so that JSON.parse refuses it. */
+export const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * Decodes UTF-8 strictly. A byte order mark is kept, so that JSON.parse refuses it.
+ * Decodes UTF-8 strictly.
  *
  * @returns the string, or `undefined` for invalid UTF-8
  */
@@ -199,20 +283,10 @@ export const REPLACES_PROTOTYPE =
 export function structureProblem(value: unknown, levels: number): string | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   if (levels === 0) return TOO_DEEP;
-  if (Array.isArray(value)) {
-    for (const item of value as unknown[]) {
-      const problem = structureProblem(item, levels - 1);
-      if (problem !== undefined) return problem;
-    }
-    return undefined;
-  }
   for (const name in value) {
     const member = (value as Readonly<Record<string, unknown>>)[name];
-    if (typeof member !== 'object' || member === null) {
-      if (name === '__proto__') return REPLACES_PROTOTYPE;
-      continue;
-    }
-    if (name === '__proto__' || (name === 'constructor' && Object.hasOwn(member, 'prototype'))) {
+    if (name === '__proto__') return REPLACES_PROTOTYPE;
+    if (name === 'constructor' && isObject(member) && Object.hasOwn(member, 'prototype')) {
       return REPLACES_PROTOTYPE;
     }
     const problem = structureProblem(member, levels - 1);

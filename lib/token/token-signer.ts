@@ -10,14 +10,13 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, structureProblem } from './decoding.js';
+import { isObject, parseJson, structureProblem, tokenTooLarge } from './decoding.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/token-keys.js';
 import { parsePayloadHash, type PayloadHash } from './payload-hash.js';
 import { profileProblem, rulesOf, type ProfileRules } from './profiles/profile.js';
 import { readSeconds, type TokenClock, isAudience, invalidClaim } from './validate-claims.js';
-import { tokenTooLarge } from './compact-token.js';
 import {
   DEFAULT_PROFILE,
   DEFAULT_TOKEN_LIFETIME,

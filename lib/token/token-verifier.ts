@@ -3,14 +3,20 @@ import {
   type ClaimsJson,
   type CompactToken,
   invalidToken,
+  isObject,
   parseCompactToken,
   readClaims,
   readHeader,
   requireSoundStructure,
-} from './compact-token.js';
-import { isObject } from './decoding.js';
-import type { IssuerKeys, KeySource, TrustedIssuers } from './keys/key-ring.js';
-import type { VerificationKey } from './keys/token-keys.js';
+} from './decoding.js';
+import {
+  type HmacKey,
+  type IssuerKeys,
+  KeyRing,
+  type KeySource,
+  type TrustedIssuers,
+  type VerificationKey,
+} from './keys/token-keys.js';
 import type { ProfileChoice } from './profiles/profile.js';
 import { readSeconds, type TokenClock, validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
@@ -42,20 +48,31 @@ export class TokenVerifier {
    * no claim. The code tells which step failed (`invalid_token`, `unknown_key`, `wrong_issuer` or `bad_signature`), since
    * issuers and key ids are not secret.
    *
-   * @returns the token itself for HMAC keys in the options, a promise for key pairs
+   * @returns the token itself if all keys are secrets in the options, otherwise a promise
    * @throws {@link WebhookTokenError}; a rejection if the result is a promise
    */
   verify(token: string): VerifiedWebhookToken | Promise<VerifiedWebhookToken> {
-    const compact = parseCompactToken(token);
-    const header = readCheckedHeader(compact, this.settings.profiles);
-    return after(this.settings.keys.ring(), (trusted) => {
-      const choice = this.choose(trusted, compact);
-      return after(choice.issuer.candidates(header.kid, choice.now), (keys) =>
-        after(keyThatSigned(compact, candidatesFor(header, keys)), (key) =>
-          this.accept({ compact, header }, choice, key),
-        ),
-      );
-    });
+    const { keys } = this.settings;
+    return keys instanceof KeyRing && keys.hasOnlySecrets
+      ? this.verifyHmac(token, keys)
+      : this.verifyAsync(token, keys);
+  }
+
+  private async verifyAsync(token: string, keys: KeySource): Promise<VerifiedWebhookToken> {
+    const read = this.read(token);
+    const choice = this.choose(await keys.ring(), read);
+    const candidates = await choice.issuer.candidates(read.header.kid, choice.now);
+    const key = await keyThatSigned(read.compact, candidatesFor(read.header, candidates));
+    return this.accept(read, choice, key);
+  }
+
+  /** The same steps without a promise, since HMAC is synchronous. */
+  private verifyHmac(token: string, ring: KeyRing): VerifiedWebhookToken {
+    const read = this.read(token);
+    const choice = this.choose(ring, read);
+    const candidates = choice.issuer.candidates(read.header.kid, choice.now) as readonly HmacKey[];
+    const key = candidatesFor(read.header, candidates).find((one) => one.verify(read.compact));
+    return this.accept(read, choice, key);
   }
 
   /**
@@ -72,8 +89,17 @@ export class TokenVerifier {
       : 0;
   }
 
+  /** Reads the form and the header, without a look at the claims. */
+  private read(token: string): ReadToken {
+    const compact = parseCompactToken(token);
+    const { header, problem } = readHeader(compact.header);
+    if (header === undefined || problem !== undefined) throw invalidToken();
+    if (!this.settings.profiles.accepts(header['typ'])) throw invalidToken();
+    return { compact, header: header as unknown as WebhookTokenHeader };
+  }
+
   /** With a single issuer, the claims are not even parsed before the signature is verified. With several, `iss` selects the keys. */
-  private choose(trusted: TrustedIssuers, compact: CompactToken): IssuerChoice {
+  private choose(trusted: TrustedIssuers, { compact }: ReadToken): IssuerChoice {
     // A slow key must not make a token expire, so the time is read before the signature is verified.
     const now = readSeconds(this.settings.now);
     if (trusted.sole !== undefined) return { issuer: trusted.sole, now };
@@ -92,31 +118,24 @@ export class TokenVerifier {
     key: VerificationKey | undefined,
   ): VerifiedWebhookToken {
     if (key === undefined) throw invalidToken('bad_signature');
+    const { settings } = this;
     const json = claims ?? this.readClaims(compact);
     const value = json?.value;
     if (json === undefined || !isObject(value)) {
       throw new WebhookTokenError(
         'invalid_token',
-        `the claims must be one JSON object in UTF-8 with at most ${this.settings.maxJsonMembers} members`,
+        `the claims must be one JSON object in UTF-8 with at most ${settings.maxJsonMembers} members`,
       );
     }
     requireSoundStructure(json);
-    const rules = this.settings.profiles.choose(header.typ, value['webhook']);
+    const rules = settings.profiles.choose(header.typ, value['webhook']);
     if (!rules.algorithms.has(key.alg)) {
       throw new WebhookTokenError('invalid_token', `${rules.name} does not allow ${key.alg}`);
     }
-    const verified = validateClaims(value, {
-      rules,
-      issuer: issuer.issuer,
-      audience: this.settings.audience,
-      now,
-      clockTolerance: this.settings.clockTolerance,
-      maxTokenLifetime: this.settings.maxTokenLifetime,
-      maxJsonMembers: this.settings.maxJsonMembers,
-    });
+    const expected = { rules, issuer: issuer.issuer, now, settings };
     return {
       header,
-      claims: verified,
+      claims: validateClaims(value, expected),
       key: { issuer: issuer.issuer, alg: key.alg, kid: key.kid },
       profile: rules.name,
     };
@@ -142,45 +161,22 @@ interface IssuerChoice {
   readonly now: number;
 }
 
-function readCheckedHeader(compact: CompactToken, profiles: ProfileChoice): WebhookTokenHeader {
-  const { header, problem } = readHeader(compact.header);
-  if (header === undefined || problem !== undefined) throw invalidToken();
-  if (!profiles.accepts(header['typ'])) throw invalidToken();
-  return header as unknown as WebhookTokenHeader;
-}
-
 /** A key has one algorithm; a token that names another was not signed with this key. */
-export function candidatesFor(
+export function candidatesFor<Key extends VerificationKey>(
   { alg }: Pick<WebhookTokenHeader, 'alg'>,
-  keys: readonly VerificationKey[],
-): readonly VerificationKey[] {
+  keys: readonly Key[],
+): readonly Key[] {
   if (keys.length === 0) throw invalidToken('unknown_key');
   const candidates = keys.filter((key) => key.alg === alg);
   if (candidates.length === 0) throw invalidToken();
   return candidates;
 }
 
-/** Tries one key after another; without promises if they are secrets. */
-export function keyThatSigned(
+/** Tries one key after another. */
+export async function keyThatSigned(
   token: CompactToken,
-  [key, ...others]: readonly VerificationKey[],
-): MaybePromise<VerificationKey | undefined> {
-  if (key === undefined) return undefined;
-  return after(key.verify(token), (isValid) => (isValid ? key : keyThatSigned(token, others)));
-}
-
-/** A value, or a promise of it: secrets and keys in memory are synchronous, everything else is not. */
-type MaybePromise<T> = T | Promise<T>;
-
-/** Continues with a value, synchronously if it is available: each `await` costs a microtask (benchmark `receive`). */
-function after<T, R>(
-  value: MaybePromise<T>,
-  onValue: (value: T) => MaybePromise<R>,
-): MaybePromise<R> {
-  return isThenable(value) ? value.then(onValue) : onValue(value);
-}
-
-/** By its shape: a promise of another realm that was taken for a value would be a truthy verdict. */
-function isThenable<T>(value: MaybePromise<T>): value is Promise<T> {
-  return typeof (value as { then?: unknown } | null | undefined)?.then === 'function';
+  keys: readonly VerificationKey[],
+): Promise<VerificationKey | undefined> {
+  for (const key of keys) if (await key.verify(token)) return key;
+  return undefined;
 }

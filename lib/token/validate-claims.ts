@@ -3,6 +3,7 @@ import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { isObject } from './decoding.js';
 import type { Members, ProfileRules } from './profiles/profile.js';
+import type { VerifierSettings } from './token-verifier.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from './webhook-token.constants.js';
 
@@ -21,16 +22,9 @@ interface ClaimsExpectation {
   readonly rules: ProfileRules;
   /** The issuer whose key verified the token. */
   readonly issuer: string;
-  /** Names of this receiver; empty if none is configured. */
-  readonly audience: readonly string[];
   /** Seconds since the epoch. */
   readonly now: number;
-  /** Seconds by which two clocks may differ. */
-  readonly clockTolerance: number;
-  /** Maximum seconds between `iat` and `exp`. */
-  readonly maxTokenLifetime: number;
-  /** Members that JSON inside the claims may have. */
-  readonly maxJsonMembers: number;
+  readonly settings: VerifierSettings;
 }
 
 /**
@@ -55,7 +49,7 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   optionalIdentifier('sub', sub);
   optionalIdentifier('txn', txn);
   validateTimes(claims, expected);
-  validateAudience(aud, expected.audience);
+  validateAudience(aud, expected.settings.audience);
   const claim = validateWebhook(webhook, expected);
   return (claim === webhook ? claims : { ...claims, webhook: claim }) as WebhookTokenClaims;
 }
@@ -67,8 +61,9 @@ function otherIssuer(iss: string, expected: string): string {
 }
 
 function validateTimes(claims: Members, expected: ClaimsExpectation): void {
-  const { now, rules, maxTokenLifetime } = expected;
-  const clockTolerance = rules.toleratesSkew ? expected.clockTolerance : 0;
+  const { now, rules, settings } = expected;
+  const { maxTokenLifetime } = settings;
+  const clockTolerance = rules.toleratesSkew ? settings.clockTolerance : 0;
   const exp = numericDate('exp', claims['exp']);
   const iat = numericDate('iat', claims['iat']);
   const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
@@ -109,10 +104,7 @@ export function validateAudience(aud: unknown, configured: readonly string[]): v
   }
 }
 
-function validateWebhook(
-  webhook: unknown,
-  { rules, maxJsonMembers }: ClaimsExpectation,
-): WebhookClaim {
+function validateWebhook(webhook: unknown, { rules, settings }: ClaimsExpectation): WebhookClaim {
   if (!isObject(webhook)) throw invalidClaim('webhook', 'webhook must be an object');
   if (webhook['event'] === undefined) {
     throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
@@ -120,7 +112,7 @@ function validateWebhook(
   if (!isEventName(webhook['event'], rules.name)) {
     throw invalidClaim('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
   }
-  return rules.readClaim(webhook, maxJsonMembers);
+  return rules.readClaim(webhook, settings.maxJsonMembers);
 }
 
 function requirePresent(name: string, value: unknown): void {

@@ -3,7 +3,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { object, unchecked } from '../options/rules.js';
 import type { KeyPolicy } from './keys/key-material.js';
-import type { KeySource } from './keys/key-ring.js';
+import type { KeySource } from './keys/token-keys.js';
 import { buildKeyRing, type TrustedIssuer } from './keys/trusted-issuers.js';
 import { ProfileChoice } from './profiles/profile.js';
 import { TokenVerifier } from './token-verifier.js';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { readClaims, requireSoundStructure } from '../../lib/token/compact-token.js';
+import { readClaims, requireSoundStructure } from '../../lib/token/decoding.js';
 
 const nested = (levels: number) => `${'{"a":'.repeat(levels - 1)}{}${'}'.repeat(levels - 1)}`;
 const claims = (data: string) => `{"iss":"i","webhook":{"event":"a.b","data":${data}}}`;

@@ -1,6 +1,6 @@
 import { createSecretKey } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { parseCompactToken } from '../../lib/token/compact-token.js';
+import { parseCompactToken } from '../../lib/token/decoding.js';
 import { HmacKey } from '../../lib/token/keys/token-keys.js';
 
 const key = new HmacKey('HS256', createSecretKey(Buffer.alloc(32, 7)), undefined);

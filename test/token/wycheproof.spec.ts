@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { JsonWebKey } from 'node:crypto';
 import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
-import { parseCompactToken } from '../../lib/token/compact-token.js';
+import { parseCompactToken } from '../../lib/token/decoding.js';
 import { parseKey } from '../../lib/token/keys/key-material.js';
 import type { VerificationKey } from '../../lib/token/keys/token-keys.js';
 import type { SignatureAlgorithm } from '../../lib/token/index.js';

@@ -18,13 +18,8 @@ import { HttpAdapterHost } from '@nestjs/core';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
 import { readOptions } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
-import {
-  answerTo,
-  HandlerFailure,
-  refuse,
-  type WebhookAnswer,
-  WebhookException,
-} from '../answers.js';
+import { answerTo, HandlerFailure, WebhookException } from '../error-answers.js';
+import { refuse, type WebhookAnswer } from '../../request/webhook-answers.js';
 import { markRoute } from '../handlers/handler-metadata.js';
 import { type AdapterRequest, nodeRequest, receptionOf } from '../node-http.js';
 import { observeHandler } from '../receiver.channels.js';
@@ -99,14 +94,14 @@ class WebhookExceptionFilter implements ExceptionFilter {
     const http = host.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
     const reception = receptionOf(request);
-    const thrown = reception?.handlerFailed === true ? new HandlerFailure(error) : error;
+    const thrown = reception?.workFailed === true ? new HandlerFailure(error) : error;
     const failure = reception?.leaseLost ?? thrown;
     const answer = answerTo(failure);
     // An interceptor may have given up on a handler that still runs: its end settles the event.
     if (reception?.running === false) await reception.fail();
     // The guard reported its own refusals already.
     if (!(failure instanceof WebhookException)) {
-      this.reporter.answered({ answer, request, event: reception?.event, error: failure });
+      this.reporter.report({ answer, request, event: reception?.event, error: failure });
     }
     this.write(answer, http.getResponse<ServerResponse>(), nodeRequest(request).method === 'HEAD');
   }

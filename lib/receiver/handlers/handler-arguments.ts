@@ -9,6 +9,7 @@ import type { StandardSchema } from '../../events/data-checks.js';
 import { receptionOf, type AdapterRequest } from '../node-http.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 import { validateWithSchema } from './payload-validator.js';
+import { HANDLER_PARAMETERS, type HandlerParameter } from './webhook.dispatcher.js';
 
 /** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
@@ -107,19 +108,8 @@ export function takeByPosition(target: object, key: string | symbol): void {
 /** A pipe of a parameter. */
 type HandlerPipe = Type<PipeTransform> | PipeTransform;
 
-/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
-export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
-
 /** A number that Nest has for none of its own parameter decorators. */
 const PARAMETER_TYPE = 100;
-
-/** What a parameter takes from an event. */
-export interface HandlerParameter {
-  readonly takes: 'data' | 'event';
-  /** Whether a Standard Schema validates it. */
-  readonly hasSchema?: boolean;
-  valueFrom(event: WebhookEvent): unknown;
-}
 
 type Parameters = Record<
   string,

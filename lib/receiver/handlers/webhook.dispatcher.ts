@@ -18,11 +18,10 @@ import {
 import type { Observable } from 'rxjs';
 import { nearestWord } from '../../options/option-names.js';
 import { matchesEvent } from '../../token/event-name.js';
-import { markGuardRefusal } from '../answers.js';
+import { markGuardRefusal } from '../error-answers.js';
 import { observeHandler } from '../receiver.channels.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
-import { HANDLER_PARAMETERS, type HandlerParameter } from './handler-arguments.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
 export interface WebhookHandler {
@@ -154,6 +153,19 @@ interface HandlerCall {
   isAllowed: boolean;
 }
 
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
+
+/** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
+export interface HandlerParameter {
+  readonly takes: 'data' | 'event';
+  /** Whether a Standard Schema validates it. */
+  readonly hasSchema?: boolean;
+  /** The event itself, or its data, validated. */
+  valueFrom(event: WebhookEvent): unknown;
+}
+
+/** Takes the arguments of a handler from its event; Nest then applies the pipes. */
 const parameters = {
   exchangeKeyForValue(_type: number, { valueFrom }: HandlerParameter, [event]: [WebhookEvent]) {
     return valueFrom(event);

@@ -7,10 +7,10 @@ import {
   type NestInterceptor,
 } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import { isJsonType, parseJsonPayload } from '../../request/json-payload.js';
+import { isJsonType, parseJsonPayload } from '../../token/payload.js';
 import { hasTrustedToken } from '../../request/open-request.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../../token/webhook-token.constants.js';
-import { WebhookException } from '../answers.js';
+import { WebhookException } from '../error-answers.js';
 import {
   type AdapterRequest,
   fromNodeRequest,

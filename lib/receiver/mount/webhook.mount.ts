@@ -1,7 +1,7 @@
 import { Inject, Injectable, Logger, type HttpServer } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
-import { refuse } from '../answers.js';
+import { refuse } from '../../request/webhook-answers.js';
 import { sendAnswer } from '../node-http.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
@@ -98,7 +98,7 @@ export class WebhookMount {
   private readonly refuseMethod: NodeHandler = (request, response) => {
     const answer = refuse('method_not_allowed');
     sendAnswer(request, response, answer, { close: false });
-    this.reporter.answered({ answer, request });
+    this.reporter.report({ answer, request });
   };
 
   private prepare(): void {

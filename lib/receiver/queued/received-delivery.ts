@@ -1,7 +1,8 @@
 import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
 import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.js';
-import { isJsonType, parseJsonPayload, parseSenderPayload } from '../../request/json-payload.js';
+import { parseSenderPayload } from '../../request/sender-payload.js';
+import { isJsonType, parseJsonPayload } from '../../token/payload.js';
 import { MemoryBody } from '../../request/body.js';
 import { rulesOf } from '../../token/profiles/profile.js';
 import { isTokenProfile } from '../../token/webhook-token.constants.js';

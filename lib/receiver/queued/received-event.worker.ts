@@ -18,14 +18,13 @@ import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
-import { isGuardRefusal } from '../answers.js';
+import { isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
-import { handledClaim } from '../replay-claim.js';
-import { WebhookReception } from '../reception.js';
+import { WebhookReception, handledClaim } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
@@ -112,15 +111,16 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return { outcome: reservation };
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
+    reception.stage = 'run';
     try {
       await reception.run(async () => {
         const handlers = this.dispatcher.handlersOf(event);
         if (handlers.length === 0) throw new Unhandled();
         await this.dispatcher.run(handlers, event);
-      }, 'run');
+      });
     } catch (error) {
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
-      if (reception.handlerFailed) {
+      if (reception.workFailed) {
         return { outcome: this.failed(receiver, reception, error), error };
       }
     }

@@ -8,8 +8,13 @@ import {
   type WebhookKey,
   type WindowedKey,
 } from './key-material.js';
-import { type IssuerKeys, KeyRing, StaticIssuerKeys } from './key-ring.js';
-import type { HmacKey, JoseKey } from './token-keys.js';
+import {
+  type IssuerKeys,
+  KeyRing,
+  StaticIssuerKeys,
+  type HmacKey,
+  type JoseKey,
+} from './token-keys.js';
 
 /** A trusted issuer with its keys. */
 export interface TrustedIssuer {

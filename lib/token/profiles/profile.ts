@@ -1,6 +1,6 @@
 import { isObject } from '../decoding.js';
 import { hashOnHead, parsePayloadHash, type PayloadHash } from '../payload-hash.js';
-import type { PayloadRule } from '../payload-rule.js';
+import type { PayloadRule } from '../payload.js';
 import { invalidClaim } from '../validate-claims.js';
 import type { WebhookClaim } from '../webhook-claims.interface.js';
 import {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
-import { parseJsonPayload } from '../../lib/request/json-payload.js';
+import { parseJsonPayload } from '../../lib/token/payload.js';
 import { adapters } from '../fixtures/adapters.js';
 import { post } from '../fixtures/http-client.js';
 import { receiverOptions, signedBody, startApp } from '../fixtures/receiver-app.js';

@@ -1,4 +1,5 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
+import { parseJson, scanJson, structureProblem, TOO_DEEP, utf8 } from './decoding.js';
 import {
   createDigest,
   hashMismatch,
@@ -12,6 +13,7 @@ import type { WebhookClaim } from './webhook-claims.interface.js';
 import {
   DEFAULT_PROFILE,
   type HashAlgorithm,
+  MAX_DATA_DEPTH,
   type WebhookProfile,
 } from './webhook-token.constants.js';
 
@@ -113,6 +115,75 @@ export function checkPayload(
         ? { source: 'body', bodyVerified: false }
         : { source: inline, bodyVerified: true };
   }
+}
+
+const UTF8 = /^utf-?8$/i;
+const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
+
+/** Whether a content type is JSON: `application/json`, or a `+json` type of RFC 6839. */
+export function isJsonType(contentType: string | undefined): boolean {
+  return contentType !== undefined && JSON_TYPE.test(mediaType(contentType));
+}
+
+/**
+ * Parses a verified JSON body as strictly as data in a token.
+ *
+ * @param maxMembers - names in objects and elements of arrays, at all levels; counted before parsing, because an object
+ *   of 500,000 names holds the event loop for seconds
+ * @throws {@link WebhookPayloadError} `unsupported_encoding` for an unknown charset, `invalid_payload` for anything that is
+ *   not safe JSON; the message never quotes the body
+ */
+export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers: number): unknown {
+  const text = decode(bytes, charset(contentType));
+  const exceeded = scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
+  if (exceeded === 'members') {
+    throw invalidPayload(
+      `the body has more than ${maxMembers} members; maxJsonMembers of the receiver sets the limit`,
+    );
+  }
+  if (exceeded === 'levels') throw invalidPayload(`the body ${TOO_DEEP}`);
+  const value = parseJson(text);
+  if (value === undefined) throw invalidPayload('the body is not JSON');
+  const problem = structureProblem(value, MAX_DATA_DEPTH);
+  if (problem !== undefined) throw invalidPayload(`the body ${problem}`);
+  return value;
+}
+
+function decode(bytes: Buffer, label: string): string {
+  let decoder = utf8;
+  try {
+    if (!UTF8.test(label)) decoder = new TextDecoder(label, { fatal: true, ignoreBOM: true });
+  } catch {
+    throw new WebhookPayloadError(
+      'unsupported_encoding',
+      'the charset of the body is not supported: send JSON as UTF-8',
+    );
+  }
+  try {
+    return decoder.decode(bytes);
+  } catch {
+    throw invalidPayload('the body is not valid in the charset that its content type names');
+  }
+}
+
+/** The media type without parameters, in lower case. */
+export function mediaType(contentType: string): string {
+  return (contentType.split(';', 1)[0] ?? '').trim().toLowerCase();
+}
+
+/** Whether a content type declares no charset, or UTF-8. */
+export function isUtf8(contentType: string): boolean {
+  return UTF8.test(charset(contentType));
+}
+
+/** RFC 8259 requires UTF-8; another charset is decoded if the sender declares it. */
+function charset(contentType: string): string {
+  return /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(contentType)?.[1] ?? 'utf-8';
+}
+
+/** The data is authentic, and cannot be read within the limits. */
+export function invalidPayload(message: string): WebhookPayloadError {
+  return new WebhookPayloadError('invalid_payload', message);
 }
 
 /**

@@ -1,12 +1,11 @@
 import { HttpException } from '@nestjs/common';
 import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
 import {
-  type BearerChallenge,
+  refuse,
   WEBHOOK_ANSWERS,
-  type WebhookAnswerRow,
+  type WebhookAnswer,
   type WebhookSituation,
 } from '../request/webhook-answers.js';
-import type { SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
 
 /** Wraps what a handler threw, so that an error of this package thrown by a handler is not answered as a refused token. */
 export class HandlerFailure {
@@ -24,65 +23,6 @@ export function markGuardRefusal(error: unknown): void {
 /** Whether a guard of the application threw this, and no handler. */
 export function isGuardRefusal(error: unknown): boolean {
   return error instanceof HttpException && guardRefusals.has(error);
-}
-
-/** Body of a refusal, RFC 9457. */
-interface WebhookProblem {
-  readonly type: string;
-  readonly title: string;
-  readonly status: number;
-  readonly detail: string;
-  readonly code?: string | undefined;
-  /** One message per failed constraint. */
-  readonly errors?: readonly string[] | undefined;
-}
-
-/** The answer to a request, made from the answer table and independent of the adapter. */
-export interface WebhookAnswer {
-  readonly situation: WebhookSituation;
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
-  readonly problem?: WebhookProblem;
-  /** JSON that is no problem: the answer to a sender's challenge, or an answer in a sender's own form. */
-  readonly json?: Readonly<Record<string, string>> | undefined;
-}
-
-const REALM = 'Bearer realm="webhooks"';
-
-/** A cached answer would acknowledge an event that never arrived. */
-const NO_STORE = { 'Cache-Control': 'no-store' } as const;
-
-/** The answer to an event that was handled, queued, or handled before. */
-export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): WebhookAnswer {
-  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
-  return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
-}
-
-/** The answer to a sender's challenge. */
-export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
-  const { challengeAnswer: json, challengeHeaders } = challenge;
-  const { status } = WEBHOOK_ANSWERS.challenge;
-  return { situation: 'challenge', status, headers: { ...NO_STORE, ...challengeHeaders }, json };
-}
-
-/** Puts an answer into the form that the sender's standard names, if it names one. */
-export function inFormOf({ answer: form }: WebhookScheme, answer: WebhookAnswer): WebhookAnswer {
-  const { situation, status, headers, problem } = answer;
-  const own = form?.({ status, code: problem?.code, detail: problem?.detail });
-  if (own === undefined) return answer;
-  return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
-}
-
-/**
- * The answer to a request with several events: the one with the highest status, so that a sender repeats the request if one event
- * failed. Of events that were handled before, only if all were.
- */
-export function worstOf(answers: readonly WebhookAnswer[]): WebhookAnswer {
-  const rank = ({ situation, status }: WebhookAnswer): number =>
-    situation === 'duplicate' ? 0 : status;
-  const [first = acknowledge('processed'), ...others] = answers;
-  return others.reduce((worst, one) => (rank(one) > rank(worst) ? one : worst), first);
 }
 
 /**
@@ -110,37 +50,6 @@ function answerToError(error: unknown): WebhookAnswer {
   return refuse('handler_failed');
 }
 
-/** The answer of a table row. */
-export function refuse(
-  situation: WebhookSituation,
-  more: {
-    readonly detail?: string | undefined;
-    readonly status?: number | undefined;
-    readonly errors?: readonly string[] | undefined;
-    /** Methods in place of the row's. */
-    readonly allow?: string | undefined;
-  } = {},
-): WebhookAnswer {
-  const row: WebhookAnswerRow = WEBHOOK_ANSWERS[situation];
-  const status = more.status ?? row.status;
-  const detail = more.detail ?? row.title;
-  const headers: Record<string, string> = { ...NO_STORE, ...row.headers };
-  if (more.allow !== undefined) headers['Allow'] = more.allow;
-  if (row.code !== undefined) headers['Webhook-Error'] = row.code;
-  if (row.challenge !== undefined) {
-    headers['WWW-Authenticate'] = challenge(row.challenge, detail, row.code);
-  }
-  const problem = {
-    type: 'about:blank',
-    title: row.title,
-    status,
-    detail,
-    code: row.code,
-    errors: more.errors,
-  };
-  return { situation, status, headers, problem };
-}
-
 function situationOf(code: string): WebhookSituation | undefined {
   if (code === 'store_full' || code === 'schema_behind') return 'store_unavailable';
   return Object.hasOwn(WEBHOOK_ANSWERS, code) ? (code as WebhookSituation) : undefined;
@@ -149,13 +58,6 @@ function situationOf(code: string): WebhookSituation | undefined {
 /** A wire format may allow one method only. */
 function allowOf(error: WebhookError): string | undefined {
   return (error as { methods?: readonly string[] }).methods?.join(', ');
-}
-
-function challenge(kind: BearerChallenge, detail: string, code: string | undefined): string {
-  if (kind === 'plain') return REALM;
-  // RFC 6750 allows printable ASCII without quotes and backslashes.
-  const description = detail.replace(/[^\x20-\x21\x23-\x5b\x5d-\x7e]/g, "'");
-  return `${REALM}, error="${kind}", error_description="${description}", code="${code}"`;
 }
 
 function answerToFailedHandler(cause: unknown): WebhookAnswer {
