@@ -13,7 +13,12 @@ import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { errorName } from '../errors/webhook.error.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
-import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from './console-api.js';
+import type {
+  ConsoleCapability,
+  RecoveryAnswer,
+  RecoveryPreview,
+  RecoveryRow,
+} from './console-api.js';
 import { readBody, readQuery, readTenant, readTimes, RECOVERY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
@@ -79,7 +84,8 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
   ) {}
 
   onApplicationBootstrap(): void {
-    const { capabilities, portal } = this.options;
+    const { portal } = this.options;
+    const capabilities: readonly ConsoleCapability[] = this.options.capabilities;
     // A console that may only read leaves recoveries to others.
     if (!capabilities.includes('redeliver') && portal === undefined) return;
     this.stopChecking = repeat(this.clock, CHECK, async () => this.continueAbandoned());
