@@ -185,8 +185,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
       );
       const gone = Number(row!['gone']);
       deleted += gone;
-      if (gone < least) return deleted;
+      if (gone < least) break;
     }
+    await this.connection.search([this.statements.deleteEmptyCounts, [this.options.name]]);
+    return deleted;
   }
 
   override async flush(): Promise<void> {

@@ -22,6 +22,7 @@ import {
 import {
   type ClaimRequest,
   DELETED_AT_ONCE,
+  MERGED_AT_ONCE,
   type DeliveryStatements,
 } from './delivery-statements.js';
 import { FLAGGED_AT_ONCE } from './limit-statements.js';
@@ -29,6 +30,9 @@ import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+
+/** Milliseconds between two merges of counts. */
+const MERGE_INTERVAL = 5_000;
 
 /** Milliseconds between two deletions of deliveries past their retention. */
 const RETENTION_INTERVAL = 5_000;
@@ -87,6 +91,7 @@ export class DeliveryConsumer {
       ...(keepDead === undefined
         ? []
         : [repeat(clock, RETENTION_INTERVAL, async () => this.deleteOld('deleteDead', keepDead))]),
+      repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
     this.loop.wake();
@@ -274,13 +279,23 @@ export class DeliveryConsumer {
     await database.query(statements.extend, [JSON.stringify(held), database.now, options.lease]);
   }
 
+  /** @returns milliseconds until the next batch */
+  private async mergeCounts(): Promise<number> {
+    const { database, statements, options } = this.parts;
+    const [row] = await database.query(statements.merge, [options.name]);
+    return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
+  }
+
   /** @returns milliseconds until the next batch: a large deletion rests after each batch for as long as that took */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
     const { database, statements, options } = this.parts;
     const start = options.clock.now();
     const query = statements[which](options.name, keep, database.now);
     const [row] = await database.queryInIndexOrder(...query);
-    if (Number(row!['gone']) < DELETED_AT_ONCE) return RETENTION_INTERVAL;
+    if (Number(row!['gone']) < DELETED_AT_ONCE) {
+      if (row!['gone'] !== 0) await database.query(statements.deleteEmptyCounts, [options.name]);
+      return RETENTION_INTERVAL;
+    }
     return Math.min(RETENTION_INTERVAL, options.clock.now() - start);
   }
 }
