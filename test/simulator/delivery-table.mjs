@@ -17,6 +17,8 @@ export class DeliveryTable {
 
   /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`: each is called with the row after the change */
   #lastSeq = 0;
+  /** The transactions that claim from a limited lane, by lane. */
+  #gates = new Map();
   /** By key: resolves when the transaction that locks it ends. */
   #locks = new Map();
   /** By id of a delivery: the last transaction that has recorded it. */
@@ -166,16 +168,27 @@ export class DeliveryTable {
     return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later), limited_lanes }];
   }
 
-  setLimits([, rows]) {
-    return this.limits.set(JSON.parse(rows));
+  async setLimits([, rows]) {
+    const given = JSON.parse(rows);
+    await this.#unlockedGates(given);
+    return this.limits.set(given);
+  }
+
+  /** A claim holds the rows of its lanes until its transaction ends. */
+  async #unlockedGates(lanes) {
+    for (const { lane } of lanes) {
+      while (this.#gates.has(lane)) await this.#gates.get(lane).ended;
+    }
   }
 
   /** As `claim`, for lanes with limits. */
   claimLimited([, , lease, lanesJson, lookAhead, grace], _text, process, transaction) {
     const claimed = [];
     const lanes = JSON.parse(lanesJson)
-      .filter(({ lane }) => this.limits.has(lane))
+      .filter(({ lane }) => this.limits.has(lane) && !this.#gates.has(lane))
       .map(({ lane, slots }) => {
+        this.#gates.set(lane, transaction);
+        transaction.onEnd(() => this.#gates.delete(lane));
         const free = this.freeIn(lane, slots, process);
         const ofLane = [...this.rows.values()].filter((row) => row.lane === lane).sort(byDue);
         const chosen = ofLane.filter((row) => this.isClaimable(row)).slice(0, free);
@@ -210,8 +223,10 @@ export class DeliveryTable {
     return row.claim === Number(claim) && row.status === 'pending' && row.leasedUntil > this.now;
   }
 
-  endLimited([, ended, , ownTime]) {
-    for (const run of JSON.parse(ended)) this.limits.end(run, this.now, ownTime);
+  async endLimited([, ended, , ownTime]) {
+    const runs = JSON.parse(ended);
+    await this.#unlockedGates(runs);
+    for (const run of runs) this.limits.end(run, this.now, ownTime);
     return [];
   }
 
