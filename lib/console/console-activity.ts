@@ -1,23 +1,16 @@
-import { channel } from 'node:diagnostics_channel';
-import { Inject, Injectable, Logger, Optional, type OnApplicationShutdown } from '@nestjs/common';
+import { Inject, Injectable, Optional, type OnApplicationShutdown } from '@nestjs/common';
 import type { Subscription } from 'rxjs';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { ReceiverReporter } from '../receiver/receiver.reporter.js';
-import type { AuditEntry, ChangesAnswer, ConsoleChange } from './console-api.js';
+import type { ChangesAnswer, ConsoleChange } from './console-api.js';
 
-/** Actions of operators, and as many of partners, so that a partner cannot push out those of operators. */
-const MAX_AUDIT = 500;
 /** Changes of one scope that are kept, and that one answer has at most. */
 const MAX_CHANGES = 200;
 /** Tenants whose changes are kept. */
 const MAX_SCOPES = 1_000;
 /** Milliseconds within which received requests are reported once. */
 const INBOX_PAUSE = 1_000;
-
-/** Name of the diagnostics channel with an {@link AuditEntry} for each action. */
-const ACTION_CHANNEL = 'nestjs-webhook-token:console-action';
-const actions = channel(ACTION_CHANNEL);
 
 /**
  * The changes that one tenant, or the console, may see. Each scope has a sequence of its own, so that no tenant learns from it when
@@ -31,13 +24,9 @@ interface ChangeScope {
   readonly listeners: Set<(change: ConsoleChange) => void>;
 }
 
-/** What happened: actions of users, and changes for live updates. Both are kept in memory, up to a bound. */
+/** Changes for live updates, kept in memory up to a bound. */
 @Injectable()
 export class ConsoleActivity implements OnApplicationShutdown {
-  private readonly logger = new Logger('WebhookConsole');
-  /** Newest first, as are those of partners. */
-  private readonly ofOperators: AuditEntry[] = [];
-  private readonly ofPartners: AuditEntry[] = [];
   /** By tenant; the console's has none. */
   private readonly scopes = new Map<string | undefined, ChangeScope>();
   private lastInboxChange = 0;
@@ -48,31 +37,6 @@ export class ConsoleActivity implements OnApplicationShutdown {
     @Optional() @Inject(ReceiverReporter) private readonly receiver: ReceiverReporter | undefined,
     private readonly clock: WebhookClock,
   ) {}
-
-  /** Records an action: in the log, on the diagnostics channel, and in the list of the console. */
-  acted(entry: AuditEntry): void {
-    const list = entry.tenant === undefined ? this.ofOperators : this.ofPartners;
-    list.unshift(entry);
-    if (list.length > MAX_AUDIT) list.pop();
-    const { action, actor = 'unnamed user', target, tenant, count, outcome, code } = entry;
-    const facts = [
-      ...(target === undefined ? [] : [JSON.stringify(target)]),
-      ...(count === undefined ? [] : [`${count} affected`]),
-      ...(tenant === undefined ? [] : [`tenant ${JSON.stringify(tenant)}`]),
-      ...(outcome === 'failed' ? [`failed: ${code}`] : []),
-    ].join(', ');
-    this.logger.log(`${action} by ${JSON.stringify(actor)}${facts === '' ? '' : ` (${facts})`}`);
-    if (actions.hasSubscribers) actions.publish(entry);
-    this.changed('audit', undefined, undefined);
-  }
-
-  /** The actions, newest first. */
-  get entries(): readonly AuditEntry[] {
-    // Times in ISO 8601 and UTC are in order as strings.
-    return [...this.ofOperators, ...this.ofPartners].sort((a, b) =>
-      a.at === b.at ? 0 : a.at < b.at ? 1 : -1,
-    );
-  }
 
   /** Reports a change to the console, and to the tenant that it belongs to. */
   changed(topic: ConsoleChange['topic'], id: string | undefined, tenant: string | undefined): void {

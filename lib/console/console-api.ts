@@ -30,6 +30,7 @@
  * | `GET api/deliveries/:id` | `view` | {@link DeliveryDetails} |
  * | `GET api/deliveries/:id/payload` | `view-payload` | {@link ConsolePayload} |
  * | `POST api/deliveries/redeliver` {@link RedeliverRequest} | `redeliver` | {@link RedeliverAnswer} |
+ * | `POST api/deliveries/:id/skip` | `redeliver` | {@link SkipAnswer} |
  * | `GET api/endpoints` {@link EndpointQuery} | `view` | {@link EndpointList} |
  * | `GET api/endpoints/:id` | `view` | {@link EndpointRow} |
  * | `POST api/endpoints` {@link NewEndpointRequest} | `manage-endpoints` and `manage-secrets` | 201 {@link CreatedEndpointAnswer} |
@@ -40,7 +41,12 @@
  * | `POST api/endpoints/:id/pause` | `manage-endpoints` | {@link EndpointRow} |
  * | `POST api/endpoints/:id/resume` | `manage-endpoints` | {@link EndpointRow} |
  * | `POST api/endpoints/:id/test` {@link TestEventRequest} | `manage-endpoints` | {@link TestEventAnswer} |
+ * | `GET api/endpoints/:id/recovery` | `view` | {@link RecoveryAnswer} |
+ * | `POST api/endpoints/:id/recovery` {@link RecoveryRequest} | `redeliver` | {@link RecoveryPreview}, or {@link RecoveryAnswer} |
+ * | `DELETE api/endpoints/:id/recovery` | `redeliver` | {@link RecoveryAnswer}: cancels it |
+ * | `GET api/endpoints/:id/blocked-keys` | `view` | {@link BlockedKeyList} |
  * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
+ * | `GET api/formats` {@link EndpointQuery} | `view` | {@link FormatList} |
  * | `GET api/event-types` | `view` | {@link EventTypeList} |
  * | `GET api/inbox` {@link InboxQuery} | `view`, console only | {@link InboxList} |
  * | `GET api/inbox/:id` | `view`, console only | {@link InboxDetails} |
@@ -49,7 +55,7 @@
  * | `GET api/dead-letters` {@link DeadLetterQuery} | `view`, console only | {@link DeadLetterList} |
  * | `GET api/dead-letters/:id/runs` | `view`, console only | {@link RunList}; `:id` may be an inbox entry's too |
  * | `POST api/dead-letters/retry` {@link RetryRequest} | `redeliver`, console only | {@link RetryAnswer} |
- * | `GET api/audit` | `view`, console only | {@link AuditList} |
+ * | `GET api/activity` {@link ActivityQuery} | `view` | {@link ActivityList} |
  * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
  * | `GET api/changes` {@link ChangesQuery} | `view` | {@link ChangesAnswer} |
  *
@@ -103,6 +109,8 @@ export type ConsoleErrorCode =
   /** 409: for example, a configured endpoint is changed in the configuration only. */
   | 'unsupported_option'
   | 'not_retryable'
+  /** 409: one recovery of an endpoint runs at a time. */
+  | 'recovery_running'
   /** 422: the egress guard refuses the URL of an endpoint. */
   | 'destination_blocked'
   /** 429, with `Retry-After`: test events and redeliveries a minute, or reads at the same time. */
@@ -124,6 +132,12 @@ export interface ConsoleSession {
   /** Portal: when the session ends. */
   readonly expiresAt?: string;
   readonly brand: ConsoleBrand;
+  /** Language of the page, such as `de`: a BCP 47 tag. */
+  readonly language: string;
+  /** Portal: the tenant's name for people; absent if the link has none. */
+  readonly displayName?: string;
+  /** Portal: where the partner came from, at an origin that the application allows; absent if the link has none. */
+  readonly returnUrl?: string;
   /** Parts that exist; hide the others. */
   readonly features: {
     /** The module publishes: overview and endpoints. */
@@ -135,7 +149,6 @@ export interface ConsoleSession {
     readonly inbox: boolean;
     /** A receiver acknowledges before it handles. */
     readonly deadLetters: boolean;
-    readonly audit: boolean;
   };
   /** The server's time, to show relative times. */
   readonly now: string;
@@ -183,7 +196,7 @@ export interface ConsoleOverview {
   readonly attention?: readonly EndpointRow[];
 }
 
-/** Query of `GET api/stats`. */
+/** Query of `GET api/stats`. With steps of 5 minutes or more, range and steps are widened to multiples of 5 minutes. */
 export interface StatsQuery {
   /** Default: 24 hours before `to`. */
   readonly from?: string;
@@ -382,11 +395,57 @@ export interface EndpointRow {
   /** Since when it is paused; its deliveries wait until it is resumed. */
   readonly pausedAt?: string;
   /** Oldest first. Empty for configured endpoints, and if the publisher signs. */
-  readonly keys: readonly { readonly kid: string; readonly signsFrom: string }[];
+  readonly keys: readonly EndpointKeyRow[];
+  /** What differs from the publisher's settings. Of headers, the names only. */
+  readonly settings: EndpointSettingsRow;
   /** Absent for configured endpoints. */
   readonly createdAt?: string;
   readonly updatedAt?: string;
   readonly health: EndpointHealth;
+}
+
+/** A key of an endpoint. */
+export interface EndpointKeyRow {
+  readonly kid: string;
+  readonly signsFrom: string;
+  /** `signing`: of new requests. `next`: it signs from `signsFrom` on. `retired`: a later one signs. */
+  readonly state: 'signing' | 'next' | 'retired';
+}
+
+/** Settings of an endpoint, as the library has them: `filter`, `retry`, `timeout`, `onDead` and others. Durations are milliseconds. */
+export type EndpointSettingsRow = Readonly<Record<string, unknown>>;
+
+/** Answer of `GET api/formats`: how requests to endpoints are signed, and how the last one was that this process saw acknowledged. */
+export interface FormatList {
+  readonly items: readonly {
+    readonly id: string;
+    readonly tenant?: string;
+    readonly profile: unknown;
+    readonly acknowledged?: {
+      readonly profile: unknown;
+      readonly since: string;
+      readonly at: string;
+    };
+  }[];
+  readonly next?: string;
+}
+
+/** Answer of `GET api/endpoints/:id/blocked-keys`: keys whose later deliveries wait for a missed one. At most 500 missed deliveries are searched. */
+export interface BlockedKeyList {
+  readonly items: readonly {
+    readonly orderingKey: string;
+    /** The delivery to redeliver or to skip. */
+    readonly deliveryId: string;
+    readonly event: string;
+    readonly since: string;
+    readonly failureReason?: string;
+  }[];
+}
+
+/** Answer of `POST api/deliveries/:id/skip`. */
+export interface SkipAnswer {
+  /** Whether later deliveries of its key waited for it, and continue now. */
+  readonly skipped: boolean;
 }
 
 /** How an endpoint is doing. */
@@ -431,6 +490,8 @@ export interface NewEndpointRequest {
   /** Console only; the portal creates endpoints of its tenant. */
   readonly tenant?: string;
   readonly description?: string;
+  /** Which of these events it gets, by their content. */
+  readonly filter?: object;
 }
 
 /** Answer of `POST api/endpoints`. The secret cannot be read again: show it once, and do not store it. */
@@ -445,6 +506,8 @@ export interface EndpointPatch {
   readonly events?: readonly string[];
   /** `null` removes it. */
   readonly description?: string | null;
+  /** `null` removes it. */
+  readonly filter?: object | null;
 }
 
 /** Body of `POST api/endpoints/:id/test`. */
@@ -634,28 +697,93 @@ export interface RetryAnswer {
   readonly retried: readonly string[];
 }
 
-// Audit and live updates
+// Recovery
 
-/** An action that changed something, or read a payload. Kept in memory: the last 500 of operators and the last 500 of partners in this process. */
-export interface AuditEntry {
+/** Body of `POST api/endpoints/:id/recovery`. */
+export interface RecoveryRequest {
+  /** Deliveries that were recorded at this time or later; default: all. */
+  readonly since?: string;
+  /** Required. `true` counts what would be sent again; `false` starts. */
+  readonly dryRun: boolean;
+}
+
+/** Answer of a dry run. */
+export interface RecoveryPreview {
+  readonly dryRun: true;
+  /** Missed deliveries. */
+  readonly count: number;
+}
+
+/** Answer of the calls about a recovery. */
+export interface RecoveryAnswer {
+  /** The last recovery of the endpoint; absent if there was none. */
+  readonly recovery?: RecoveryRow;
+}
+
+/** Missed deliveries of an endpoint that are sent again in the background, also while no page is open. */
+export interface RecoveryRow {
+  readonly endpoint: string;
+  readonly tenant?: string;
+  /** Another process continues a running one whose process has ended. */
+  readonly status: 'running' | 'done' | 'cancelled';
+  /** Absent for all missed deliveries. */
+  readonly since?: string;
+  /** When it began; later deliveries are not sent again. */
+  readonly startedAt: string;
+  readonly updatedAt: string;
+  /** Missed deliveries when it began. */
+  readonly total: number;
+  /** Deliveries that were sent again. */
+  readonly sent: number;
+  /** Deliveries that could not, because their payload is gone. */
+  readonly skipped: number;
+  /** Who began it; absent in the portal if an operator did. */
+  readonly actor?: string;
+}
+
+// Activity and live updates
+
+/** Query of `GET api/activity`. Members that are left out match everything. */
+export interface ActivityQuery {
+  readonly tenant?: string;
+  readonly action?: ConsoleAction;
+  /** Id of an endpoint, or of the delivery or entry that an action was about. */
+  readonly target?: string;
+  readonly after?: string;
+  readonly limit?: string;
+}
+
+/** An action that changed something or read a payload, or something that happened to an endpoint. */
+export interface ActivityRow {
+  readonly id: string;
   readonly at: string;
   readonly action: ConsoleAction;
-  /** Who: the answer of the option `actor`, or `portal:TENANT`. */
+  /** A user of the console, a user of the portal, or the library itself. */
+  readonly by: 'operator' | 'partner' | 'system';
+  /** Who: the answer of the option `actor`, or `portal:TENANT`. In the portal, operators have no name. */
   readonly actor?: string;
   readonly tenant?: string;
   /** Id of the delivery, endpoint or entry; absent for several. */
   readonly target?: string;
   /** Number of affected things, for an action on several. */
   readonly count?: number;
-  readonly outcome: 'done' | 'failed';
+  /** `running`: it lasts, such as a recovery, or an endpoint that fails. */
+  readonly outcome: 'done' | 'failed' | 'running' | 'cancelled';
   /** Code of the error, with `failed`. */
   readonly code?: string;
+  /** With `endpoint.recover`. */
+  readonly recovery?: RecoveryRow;
+  /** With `endpoint.failing` and `queue.lagging`: why. */
+  readonly reason?: string;
+  /** With the same: when it was over; absent while it lasts. */
+  readonly endedAt?: string;
 }
 
 /** Names of actions. */
 export type ConsoleAction =
   | 'payload.view'
   | 'delivery.redeliver'
+  | 'delivery.skip'
   | 'inbox.retry'
   | 'endpoint.create'
   | 'endpoint.update'
@@ -666,11 +794,15 @@ export type ConsoleAction =
   | 'endpoint.resume'
   | 'endpoint.test'
   | 'endpoint.rotate-key'
+  | 'endpoint.recover'
+  | 'endpoint.failing'
+  | 'queue.lagging'
   | 'session.start';
 
-/** Answer of `GET api/audit`, newest first. */
-export interface AuditList {
-  readonly items: readonly AuditEntry[];
+/** Answer of `GET api/activity`, newest first. */
+export interface ActivityList {
+  readonly items: readonly ActivityRow[];
+  readonly next?: string;
 }
 
 /**
@@ -680,7 +812,7 @@ export interface AuditList {
  */
 export interface ConsoleChange {
   readonly sequence: number;
-  readonly topic: 'deliveries' | 'endpoints' | 'inbox' | 'audit';
+  readonly topic: 'deliveries' | 'endpoints' | 'inbox' | 'activity';
   /** Id of the delivery or endpoint; absent if several changed. */
   readonly id?: string;
   readonly at: string;

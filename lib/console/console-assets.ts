@@ -69,8 +69,15 @@ function assetOf(file: string, bytes: Buffer): ConsoleAsset {
   };
 }
 
-/** Headers of the page. Its policy replaces the application's: no inline script, and nothing of another origin but the logo. */
-export function pageHeaders({ logo }: ConsoleBrand): Record<string, string> {
+/**
+ * Headers of the page. Its policy replaces the application's: no inline script, and nothing of another origin but the logo.
+ *
+ * @param ancestors - origins whose pages may show it in a frame
+ */
+export function pageHeaders(
+  { logo }: ConsoleBrand,
+  ancestors: readonly string[],
+): Record<string, string> {
   const images = ["'self'", 'data:', ...(logo?.startsWith('https:') ? [new URL(logo).origin] : [])];
   return {
     'Content-Security-Policy': [
@@ -82,9 +89,10 @@ export function pageHeaders({ logo }: ConsoleBrand): Record<string, string> {
       "connect-src 'self'",
       "base-uri 'none'",
       "form-action 'none'",
-      "frame-ancestors 'none'",
+      `frame-ancestors ${ancestors.length === 0 ? "'none'" : ancestors.join(' ')}`,
     ].join('; '),
-    'X-Frame-Options': 'DENY',
+    // It cannot name origins; every browser with partitioned cookies reads the policy instead.
+    ...(ancestors.length === 0 && { 'X-Frame-Options': 'DENY' }),
     'Referrer-Policy': 'no-referrer',
   };
 }

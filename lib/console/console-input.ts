@@ -1,3 +1,4 @@
+import { DAY } from '../clock/duration.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
@@ -13,11 +14,13 @@ import {
   text,
   whole,
 } from '../options/rules.js';
+import { COUNT_GRAIN } from '../queue/webhook-queue.js';
 import { isIdentifier } from '../token/identifier.js';
 import type {
   DeliveryQuery,
   EndpointPatch,
   NewEndpointRequest,
+  RecoveryRequest,
   RedeliverRequest,
   RetryRequest,
   RotateKeyRequest,
@@ -25,7 +28,7 @@ import type {
 } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
-import type { StatsRange } from './console-statistics.js';
+import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
 
 /** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
 interface DeliveryFilterInput {
@@ -39,6 +42,11 @@ interface DeliveryFilterInput {
 }
 
 const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
+/** The library checks its members. */
+const OBJECT = rule<object>(
+  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  'must be a JSON object',
+);
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
@@ -145,7 +153,7 @@ const MIN_STEP = 1_000;
 const DEFAULT_STEPS = 48;
 
 /**
- * Reads the range of statistics; by default the last 24 hours.
+ * Reads the range of statistics; by default the last 24 hours. With long steps it is widened to whole grains.
  *
  * @throws {@link ConsoleError} `invalid_option`
  */
@@ -157,10 +165,15 @@ export function readRange(
   }: { readonly from?: string; readonly to?: string; readonly step?: string },
   now: number,
 ): StatsRange {
-  const to = readTime('to', until) ?? now;
-  const from = readTime('from', since) ?? to - 24 * 3_600_000;
-  if (from >= to) throw invalid('from', 'must be before "to"');
-  const step = length === undefined ? Math.ceil((to - from) / DEFAULT_STEPS) : Number(length);
+  const end = readTime('to', until) ?? now;
+  const start = readTime('from', since);
+  const span = end - (start ?? end - DAY);
+  if (span <= 0) throw invalid('from', 'must be before "to"');
+  const wanted = length === undefined ? Math.ceil(span / DEFAULT_STEPS) : Number(length);
+  // Whole grains, for which queues can count fast.
+  const isFine = !(wanted >= COUNT_GRAIN);
+  const [to, step] = isFine ? [end, wanted] : [ceilToGrain(end), ceilToGrain(wanted)];
+  const from = isFine ? end - span : start === undefined ? to - DAY : floorToGrain(start);
   const steps = Math.ceil((to - from) / step);
   if (!Number.isInteger(step) || step < MIN_STEP || steps > MAX_STEPS) {
     throw invalid(
@@ -218,6 +231,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     events: optional(list(STRING, 'must be a list of strings')),
     tenant: optional(STRING),
     description: optional(STRING),
+    filter: optional(OBJECT),
   },
   { form: 'a JSON object' },
 );
@@ -228,7 +242,14 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
     url: optional(STRING),
     events: optional(list(STRING, 'must be a list of strings')),
     description: orNull(optional(STRING)),
+    filter: orNull(optional(OBJECT)),
   },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/endpoints/:id/recovery`. */
+export const RECOVERY = object<RecoveryRequest>()(
+  { since: filled, dryRun: required(flag, 'is required') },
   { form: 'a JSON object' },
 );
 

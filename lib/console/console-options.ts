@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { CanActivate, DynamicModule, ForwardReference, Type } from '@nestjs/common';
-import { type Duration, HOUR } from '../clock/duration.js';
+import { DAY, type Duration, HOUR } from '../clock/duration.js';
 import { readOptions } from '../options/read-options.js';
 import {
   duration,
@@ -38,6 +38,19 @@ export interface WebhookPortalOptions {
   readonly path?: string | undefined;
   /** How long a session lasts after a link was opened; default `'1h'`, at most `'24h'`. */
   readonly sessionLifetime?: Duration | undefined;
+  /**
+   * Origins whose pages may show the portal in a frame, such as `['https://app.example']`; default: none. The session's cookie is then
+   * one of third parties (`SameSite=None; Secure; Partitioned`).
+   */
+  readonly frameAncestors?: readonly string[] | undefined;
+  /** Origins to which links may lead back by their `returnUrl`; default: none. */
+  readonly returnOrigins?: readonly string[] | undefined;
+}
+
+/** How long the record of actions is kept. */
+export interface ConsoleActivityOptions {
+  /** Default `'90d'`. */
+  readonly keepFor?: Duration | undefined;
 }
 
 /** Options of `WebhookConsoleModule`. */
@@ -61,6 +74,10 @@ export interface WebhookConsoleOptions {
   readonly allowUnguarded?: boolean | undefined;
   /** Name, colour and logo. */
   readonly brand?: Partial<ConsoleBrand> | undefined;
+  /** Language of the page, as a BCP 47 tag such as `'de'`; default `'en'`. The page falls back to English. */
+  readonly language?: string | undefined;
+  /** The record of what users did. */
+  readonly activity?: ConsoleActivityOptions | undefined;
   /** The partner portal; default: none. */
   readonly portal?: WebhookPortalOptions | undefined;
 }
@@ -133,6 +150,19 @@ const BRAND = object<Partial<ConsoleBrand>>()({
   ),
 });
 
+const ORIGINS: Rule<readonly string[]> = rule(
+  isOrigins,
+  "must be a list of origins without a path, such as ['https://ops.example']",
+);
+
+const NO_ORIGINS: readonly string[] = [];
+
+/** A BCP 47 tag. */
+export const LANGUAGE = rule<string>(
+  (value) => typeof value === 'string' && /^[a-z]{2,3}(?:-[a-z\d]{2,8}){0,3}$/i.test(value),
+  "must be a language tag, such as 'de' or 'pt-BR'",
+);
+
 const PORTAL = object<WebhookPortalOptions>()({
   url: rule<string>(
     isPortalUrl,
@@ -144,6 +174,8 @@ const PORTAL = object<WebhookPortalOptions>()({
   ),
   path: optional(path, 'webhooks/portal'),
   sessionLifetime: optional(duration({ min: '1m', max: '24h' }), HOUR),
+  frameAncestors: optional(ORIGINS, NO_ORIGINS),
+  returnOrigins: optional(ORIGINS, NO_ORIGINS),
 });
 
 type Actor = NonNullable<WebhookConsoleOptions['actor']>;
@@ -155,11 +187,12 @@ const OPTIONS = object<WebhookConsoleOptions>()(
     capabilities: optional(CAPABILITIES, ['view']),
     actor: optional(func<Actor>('(request) => string'), () => undefined),
     redact: optional(func<Redact>('(payload) => bytes or a string')),
-    origins: optional(
-      rule<readonly string[]>(
-        isOrigins,
-        "must be a list of origins without a path, such as ['https://ops.example']",
-      ),
+    origins: optional(ORIGINS),
+    language: optional(LANGUAGE, 'en'),
+    activity: filled(
+      object<ConsoleActivityOptions>()({
+        keepFor: optional(duration({ min: '1h', max: '3650d' }), 90 * DAY),
+      }),
     ),
     allowUnguarded: optional(flag, false),
     brand: filled(BRAND),
@@ -183,15 +216,15 @@ export function resolveConsole(given?: WebhookConsoleOptions) {
   return { ...options, portal: portal && resolvePortal(portal) };
 }
 
-function resolvePortal({ path: mountedAt, url, secret, sessionLifetime }: Read<typeof PORTAL>) {
+function resolvePortal({ path: mountedAt, url, secret, ...others }: Read<typeof PORTAL>) {
   return {
+    ...others,
     path: mountedAt,
     /** Ends with a slash. */
     url: new URL(url.endsWith('/') ? url : `${url}/`),
     /** Keys derived from the secret, one for each purpose. */
     linkKey: derivedKey(secret, 'link'),
     sessionKey: derivedKey(secret, 'session'),
-    sessionLifetime,
   };
 }
 

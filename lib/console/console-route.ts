@@ -17,6 +17,8 @@ export interface ConsoleRoute {
   /** Whether it reads many rows of a store, so that only some run at the same time. */
   readonly isRead?: boolean;
   readonly run: (call: ConsoleCall) => unknown;
+  /** Reads the tenant of what the action changes, before it does. */
+  readonly owner?: (call: ConsoleCall) => Promise<string | undefined>;
   /** What is recorded of an action. */
   readonly action?: (call: ConsoleCall, answer: unknown) => ActionFacts | undefined;
 }

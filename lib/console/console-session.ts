@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ConsoleAction, ConsoleCapability } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
+import type { PortalGrant } from './webhook.portal.js';
 
 /** A request of the page, independent of the HTTP adapter. */
 export interface ConsoleRequest {
@@ -23,8 +24,13 @@ export interface ConsoleAccess {
   readonly tenant: string | undefined;
   readonly actor: string | undefined;
   readonly expiresAt?: Date;
-  /** Portal: the id of the session. */
-  readonly sessionId?: string;
+  /** Portal: the session. */
+  readonly grant?: PortalGrant;
+}
+
+/** Who makes a request, for the activity log. */
+export function originOf({ kind }: ConsoleAccess): 'operator' | 'partner' {
+  return kind === 'console' ? 'operator' : 'partner';
 }
 
 /** @throws {@link ConsoleError} `missing_capability` */
@@ -92,5 +98,7 @@ export function requireLoopback({ host }: IncomingHttpHeaders): void {
 export interface ActionFacts {
   readonly action: ConsoleAction;
   readonly target?: string | undefined;
+  /** The tenant of the target, if it is known only now. */
+  readonly tenant?: string | undefined;
   readonly count?: number;
 }

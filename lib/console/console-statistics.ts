@@ -1,8 +1,9 @@
 import { Injectable } from '@nestjs/common';
+import { DAY } from '../clock/duration.js';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import type { WebhookDeliveryStats, WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
-import type { DeliveryCounts } from '../queue/webhook-queue.js';
+import { COUNT_GRAIN, type DeliveryCounts } from '../queue/webhook-queue.js';
 import type { ConsoleStats, StatsBucket, StatsCounts } from './console-api.js';
 import { optional } from './console-route.js';
 
@@ -39,6 +40,16 @@ interface Sample {
   readonly weight: number;
 }
 
+/** The last multiple of {@link COUNT_GRAIN}, for which a queue can count fast. */
+export function floorToGrain(time: number): number {
+  return Math.floor(time / COUNT_GRAIN) * COUNT_GRAIN;
+}
+
+/** As {@link floorToGrain}, the next one. */
+export function ceilToGrain(time: number): number {
+  return Math.ceil(time / COUNT_GRAIN) * COUNT_GRAIN;
+}
+
 /** Counts of deliveries. A store may have to count every delivery, so all readers of about the same time share one answer. */
 @Injectable()
 export class ConsoleStatistics {
@@ -61,7 +72,7 @@ export class ConsoleStatistics {
 
   /** As {@link stats}, of the deliveries that were recorded within the last 24 hours. */
   async lastDay(scope: Scope): Promise<WebhookDeliveryStats | undefined> {
-    const since = new Date(this.clock.now() - 24 * 3_600_000);
+    const since = new Date(floorToGrain(this.clock.now() - DAY));
     return this.shared(['lastDay', scope], () =>
       optional(() => this.deliveries.stats({ since }, scope)),
     );

@@ -1,16 +1,22 @@
 import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
+import type { StoredActivity } from '../endpoints/activity-store.js';
 import type {
+  ActivityRow,
+  ConsoleAction,
   ConsoleCounts,
   ConsolePayload,
   DeliveryList,
   DeliveryRow,
   EndpointHealth,
+  EndpointKeyRow,
   EndpointRow,
   InboxDetails,
   InboxRow,
+  RecoveryRow,
 } from './console-api.js';
+import type { StoredRecovery } from './console.recovery.js';
 import { timeToDelivery } from './console-statistics.js';
 import type { ResolvedConsole, ShownPayload } from './console-options.js';
 
@@ -45,10 +51,10 @@ export function timesToDelivery(
 export function endpointRow(
   view: WebhookEndpointView,
   health: EndpointHealth,
-  showQuery: boolean,
+  { showQuery, now }: { readonly showQuery: boolean; readonly now: number },
 ): EndpointRow {
   const { id, tenant, url, events, description, source, disabled, pausedAt, keys } = view;
-  const { createdAt, updatedAt } = view;
+  const { createdAt, updatedAt, settings } = view;
   return {
     id,
     ...(tenant !== undefined && { tenant }),
@@ -60,10 +66,70 @@ export function endpointRow(
       disabled: { at: disabled.at.toISOString(), reason: disabled.reason },
     }),
     ...(pausedAt !== undefined && { pausedAt: pausedAt.toISOString() }),
-    keys: keys.map(({ kid, signsFrom }) => ({ kid, signsFrom: signsFrom.toISOString() })),
+    keys: keyRows(keys, now),
+    settings: {
+      ...settings,
+      ...(settings.headers && { headers: Object.keys(settings.headers) }),
+    },
     ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
     ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
     health,
+  };
+}
+
+function keyRows(keys: WebhookEndpointView['keys'], now: number): EndpointKeyRow[] {
+  const signing = keys.findLastIndex(({ signsFrom }) => signsFrom.getTime() <= now);
+  return keys.map(({ kid, signsFrom }, index) => ({
+    kid,
+    signsFrom: signsFrom.toISOString(),
+    state: index === signing ? 'signing' : index < signing ? 'retired' : 'next',
+  }));
+}
+
+/** What {@link ActivityRow} says, as it is stored. */
+interface StoredDetails extends Pick<ActivityRow, 'actor' | 'count' | 'code' | 'reason'> {
+  readonly outcome?: ActivityRow['outcome'];
+  readonly recovery?: StoredRecovery;
+  /** Epoch milliseconds. */
+  readonly endedAt?: number;
+}
+
+/** @param showActor - whether operators are named */
+export function activityRow(entry: StoredActivity, showActor: boolean): ActivityRow {
+  const { id, at, by, tenant, target } = entry;
+  const { actor, count, code, reason, outcome, recovery, endedAt } = entry.details as StoredDetails;
+  return {
+    id,
+    at: new Date(at).toISOString(),
+    action: entry.action as ConsoleAction,
+    by,
+    ...((showActor || by === 'partner') && actor !== undefined && { actor }),
+    ...(tenant !== undefined && { tenant }),
+    ...(target !== undefined && { target }),
+    ...(count !== undefined && { count }),
+    outcome: recovery?.status ?? outcome ?? (endedAt === undefined ? 'running' : 'done'),
+    ...(code !== undefined && { code }),
+    ...(recovery !== undefined && { recovery: recoveryRow(entry, showActor) }),
+    ...(reason !== undefined && { reason }),
+    ...(endedAt !== undefined && { endedAt: new Date(endedAt).toISOString() }),
+  };
+}
+
+/** @param showActor - whether operators are named */
+export function recoveryRow(entry: StoredActivity, showActor: boolean): RecoveryRow {
+  const { recovery, actor } = entry.details as StoredDetails;
+  const { status, since, total, sent, skipped, updatedAt, until } = recovery!;
+  return {
+    endpoint: entry.target!,
+    ...(entry.tenant !== undefined && { tenant: entry.tenant }),
+    status,
+    ...(since !== undefined && { since: new Date(since).toISOString() }),
+    startedAt: new Date(until).toISOString(),
+    updatedAt: new Date(updatedAt).toISOString(),
+    total,
+    sent,
+    skipped,
+    ...((showActor || entry.by === 'partner') && actor !== undefined && { actor }),
   };
 }
 

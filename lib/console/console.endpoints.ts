@@ -1,15 +1,19 @@
 import { Injectable } from '@nestjs/common';
+import { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import type {
+  BlockedKeyList,
   CreatedEndpointAnswer,
   EndpointHealth,
   EndpointList,
   EndpointRow,
   EventTypeList,
+  FormatList,
   RotatedKeyAnswer,
   TestEventAnswer,
 } from './console-api.js';
@@ -39,6 +43,8 @@ import { endpointRow } from './console-views.js';
 
 /** Endpoints with missed or waiting deliveries whose health is read for the overview. */
 const MAX_CHECKED = 40;
+/** Missed deliveries that are searched for blocked keys. */
+const MAX_SEARCHED = 500;
 /** Endpoints of the overview. */
 const MAX_ATTENTION = 20;
 /** Endpoints whose deliveries are read at the same time. */
@@ -52,6 +58,8 @@ export class ConsoleEndpoints {
     read('event-types', ({ query }) => this.eventTypes(query)),
     read('endpoints', (call) => this.endpointList(call)),
     read('endpoints/:id', ({ id, access }) => this.endpoint(id, access)),
+    read('endpoints/:id/blocked-keys', (call) => this.blockedKeys(call)),
+    read('formats', (call) => this.formats(call)),
     {
       ...act('POST', 'endpoints', ['manage-endpoints', 'manage-secrets'], (call) =>
         this.createEndpoint(call),
@@ -60,16 +68,19 @@ export class ConsoleEndpoints {
       action: (_call, answer) => ({
         action: 'endpoint.create',
         target: (answer as CreatedEndpointAnswer | undefined)?.endpoint.id,
+        tenant: (answer as CreatedEndpointAnswer | undefined)?.endpoint.tenant,
       }),
     },
     {
       ...act('PATCH', 'endpoints/:id', ['manage-endpoints'], (call) => this.updateEndpoint(call)),
+      owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.update', target: id }),
     },
     {
       ...act('DELETE', 'endpoints/:id', ['manage-endpoints'], async ({ id, access }) =>
         this.endpoints.delete(id, scopeOf(access)),
       ),
+      owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.delete', target: id }),
     },
     ...(['enable', 'disable', 'pause', 'resume'] as const).map((step) => this.step(step)),
@@ -85,12 +96,14 @@ export class ConsoleEndpoints {
         },
       ),
       perMinute: 10,
+      owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.test', target: id }),
     },
     {
       ...act('POST', 'endpoints/:id/rotate-key', ['manage-secrets'], (call) =>
         this.rotateKey(call),
       ),
+      owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.rotate-key', target: id }),
     },
   ];
@@ -100,6 +113,8 @@ export class ConsoleEndpoints {
     private readonly health: ConsoleHealth,
     private readonly activity: ConsoleActivity,
     private readonly statistics: ConsoleStatistics,
+    private readonly deliveries: WebhookDeliveries,
+    private readonly clock: WebhookClock,
   ) {}
 
   private async endpointList({ query, access }: ConsoleCall): Promise<EndpointList> {
@@ -109,6 +124,32 @@ export class ConsoleEndpoints {
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
     const items = await this.rows(endpoints, access, scope);
     return { items, ...(next !== undefined && { next }) };
+  }
+
+  private async blockedKeys({ id, access, query }: ConsoleCall): Promise<BlockedKeyList> {
+    readQuery(query, []);
+    const { tenant } = await this.endpoints.get(id, scopeOf(access));
+    const filter = { endpointId: id, status: 'dead' as const };
+    const options = { ...readTenant(access, tenant), limit: MAX_SEARCHED };
+    const { deliveries } = await this.deliveries.list(filter, options);
+    const items = deliveries.flatMap(({ id: deliveryId, orderingKey, keyState, ...delivery }) => {
+      if (keyState !== 'blocking' || orderingKey === undefined) return [];
+      const { event, updatedAt, failureReason } = delivery;
+      return [{ orderingKey, deliveryId, event, since: updatedAt.toISOString(), failureReason }];
+    });
+    return { items };
+  }
+
+  private async formats({ query, access }: ConsoleCall): Promise<FormatList> {
+    const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
+    const request = { ...readTenant(access, tenant), ...readPage({ after, limit }) };
+    const { endpoints: items, next } = await this.endpoints.report(request);
+    // Dates are written as ISO strings.
+    return JSON.parse(JSON.stringify({ items, next })) as FormatList;
+  }
+
+  private async ownerOf(id: string): Promise<string | undefined> {
+    return (await this.endpoints.get(id)).tenant;
   }
 
   private async eventTypes(query: URLSearchParams): Promise<EventTypeList> {
@@ -168,7 +209,8 @@ export class ConsoleEndpoints {
     for (let start = 0; start < views.length; start += AT_ONCE) {
       const part = views.slice(start, start + AT_ONCE).map(async (view) => {
         const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
-        return endpointRow(view, await this.health.of(view, circuit, stats, lastDay), showQuery);
+        const health = await this.health.of(view, circuit, stats, lastDay);
+        return endpointRow(view, health, { showQuery, now: this.clock.now() });
       });
       rows.push(...(await Promise.all(part)));
     }
@@ -209,6 +251,7 @@ export class ConsoleEndpoints {
         await this.endpoints[step](id, scopeOf(access));
         return this.endpoint(id, access);
       }),
+      owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: `endpoint.${step}`, target: id }),
     };
   }

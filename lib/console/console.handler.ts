@@ -1,21 +1,22 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
-import { WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
 import type { ConsoleSession } from './console-api.js';
+import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
 import { LINK, readBody } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleLimits } from './console-limits.js';
 import { ConsoleError, problemOf } from './console-problem.js';
-import type { ConsoleRoute } from './console-route.js';
+import type { ConsoleCall, ConsoleRoute } from './console-route.js';
 import { ConsoleService } from './console.service.js';
 import { ConsoleStreams } from './console.streams.js';
 import {
   type ConsoleAccess,
   type ConsoleRequest,
+  originOf,
   requireCapabilities,
   requireLoopback,
   requireSameSite,
@@ -63,11 +64,11 @@ export class ConsoleHandler {
     private readonly service: ConsoleService,
     private readonly portal: WebhookPortal,
     private readonly activity: ConsoleActivity,
+    private readonly log: ActivityLog,
     private readonly streams: ConsoleStreams,
     private readonly limits: ConsoleLimits,
     private readonly adapterHost: HttpAdapterHost,
     private readonly config: ApplicationConfig,
-    private readonly clock: WebhookClock,
   ) {}
 
   /** Answers a request; never rejects. */
@@ -81,7 +82,7 @@ export class ConsoleHandler {
       if (kind === 'console' && this.isUnguarded) requireLoopback(node.headers);
       const path = this.pathBelow(kind, node);
       if (path === undefined) return this.redirect(kind, response);
-      if (!path.startsWith('api/')) return this.sendAsset(path, node, response);
+      if (!path.startsWith('api/')) return this.sendAsset(kind, path, node, response);
       const call = await readCall(kind, path, this.originsOf(kind, node), request, node);
       if (call.segments.join('/') === 'events' && call.method === 'GET') {
         const access = this.accessOf(call, request);
@@ -122,34 +123,36 @@ export class ConsoleHandler {
     return this.run(route, { ...call, access, id });
   }
 
-  private async run(route: ConsoleRoute, call: Parameters<ConsoleRoute['run']>[0]): Promise<Reply> {
+  private async run(route: ConsoleRoute, call: ConsoleCall): Promise<Reply> {
+    const { access } = call;
+    const tenant = access.tenant ?? (await route.owner?.(call).catch(() => undefined));
     try {
       const answer =
         route.isRead === true
-          ? await this.limits.read(call.access, () => route.run(call))
+          ? await this.limits.read(access, () => route.run(call))
           : await route.run(call);
-      this.record(route, call, answer, undefined);
+      await this.record(route, call, tenant, { answer, code: undefined });
       return json(answer, route.status);
     } catch (error) {
       const { status, code } = problemOf(error).problem;
-      // Unknown ids would fill the list with guesses.
-      if (status !== 404) this.record(route, call, undefined, code);
+      // Unknown ids would fill the log with guesses.
+      if (status !== 404) await this.record(route, call, tenant, { answer: undefined, code });
       throw error;
     }
   }
 
-  private record(
+  private async record(
     route: ConsoleRoute,
-    call: Parameters<ConsoleRoute['run']>[0],
-    answer: unknown,
-    code: string | undefined,
-  ): void {
+    call: ConsoleCall,
+    owner: string | undefined,
+    { answer, code }: { readonly answer: unknown; readonly code: string | undefined },
+  ): Promise<void> {
     const facts = route.action?.(call, answer);
     if (facts === undefined) return;
-    const { action, target, count } = facts;
-    const { actor, tenant } = call.access;
-    this.activity.acted({
-      at: this.timestamp(),
+    const { action, target, count, tenant = owner } = facts;
+    const { actor } = call.access;
+    await this.log.acted({
+      by: originOf(call.access),
       action,
       ...(actor !== undefined && { actor }),
       ...(tenant !== undefined && { tenant }),
@@ -190,8 +193,8 @@ export class ConsoleHandler {
     }
     const access = accessOfGrant(opened.grant);
     const { actor, tenant } = access;
-    this.activity.acted({
-      at: this.timestamp(),
+    await this.log.acted({
+      by: 'partner',
       action: 'session.start',
       actor: actor!,
       tenant: tenant!,
@@ -246,17 +249,26 @@ export class ConsoleHandler {
 
   /** The path is the one that the browser sees, which a proxy may have changed. */
   private cookie(value: string, seconds: number): string {
-    const { url } = this.options.portal!;
-    const secure = url.protocol === 'https:' ? '; Secure' : '';
-    return `${this.cookieName}=${value}; Path=${url.pathname}; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
+    const { url, frameAncestors } = this.options.portal!;
+    const ofOwnSite = `SameSite=Strict${url.protocol === 'https:' ? '; Secure' : ''}`;
+    // Partitioned: each site that shows the portal has sessions of its own. Calls stay protected by their header and origin.
+    const scope = frameAncestors.length === 0 ? ofOwnSite : 'SameSite=None; Secure; Partitioned';
+    return `${this.cookieName}=${value}; Path=${url.pathname}; Max-Age=${seconds}; HttpOnly; ${scope}`;
   }
 
-  private sendAsset(path: string, node: IncomingMessage, response: AdapterResponse): void {
+  private sendAsset(
+    kind: 'console' | 'portal',
+    path: string,
+    node: IncomingMessage,
+    response: AdapterResponse,
+  ): void {
     const asset = this.assets.get(path === '' ? 'index.html' : path);
     if (asset === undefined || !['GET', 'HEAD'].includes(node.method ?? '')) {
       throw new ConsoleError('unknown_route', 'The page has no such file.');
     }
     const isPage = asset.type.startsWith('text/html');
+    const { brand, portal } = this.options;
+    const ancestors = kind === 'portal' ? portal!.frameAncestors : [];
     const headers = {
       'X-Content-Type-Options': 'nosniff',
       ETag: asset.etag,
@@ -265,7 +277,7 @@ export class ConsoleHandler {
       'Cache-Control': asset.immutable
         ? 'private, max-age=31536000, immutable'
         : 'private, no-cache',
-      ...(isPage && pageHeaders(this.options.brand)),
+      ...(isPage && pageHeaders(brand, ancestors)),
     };
     const isKnown = node.headers['if-none-match']?.includes(asset.etag) === true;
     if (isKnown) return this.send(response, { status: 304, headers });
@@ -293,10 +305,6 @@ export class ConsoleHandler {
     const sent = Buffer.isBuffer(body) ? new StreamableFile(body, { length: body.length }) : body;
     if (sent instanceof StreamableFile) sent.options.type = headers['Content-Type']!;
     void adapter.reply(response, sent ?? null, status);
-  }
-
-  private timestamp(): string {
-    return new Date(this.clock.now()).toISOString();
   }
 
   private pathOf(kind: 'console' | 'portal'): string {
@@ -394,13 +402,9 @@ function json(answer: unknown, status = 200): Reply {
   return { status, headers, body: JSON.stringify(answer) };
 }
 
-function accessOfGrant({
-  tenant,
-  capabilities,
-  expiresAt,
-  id: sessionId,
-}: PortalGrant): ConsoleAccess {
-  return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt, sessionId };
+function accessOfGrant(grant: PortalGrant): ConsoleAccess {
+  const { tenant, capabilities, expiresAt } = grant;
+  return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt, grant };
 }
 
 function cookieOf(header: string | undefined, name: string): string | undefined {

@@ -3,8 +3,11 @@ import { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
+import { ActivityLog } from './activity-log.js';
 import type {
+  ActivityList,
   ChangesAnswer,
   ConsoleOverview,
   ConsolePayload,
@@ -15,6 +18,7 @@ import type {
   DeliveryQuery,
   RedeliverAnswer,
   RedeliverRequest,
+  SkipAnswer,
 } from './console-api.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
@@ -36,12 +40,12 @@ import {
   type ConsoleRoute,
   isMissingPart,
   optional,
-  ownOnly,
   PAGE_QUERY,
   read,
 } from './console-route.js';
 import type { ActionFacts, ConsoleAccess } from './console-session.js';
 import {
+  activityRow,
   countsOf,
   deliveryRow,
   shownAnswer,
@@ -50,6 +54,7 @@ import {
 } from './console-views.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
+import { ConsoleRecovery } from './console.recovery.js';
 
 const DELIVERY_QUERY = [
   'status',
@@ -75,7 +80,9 @@ export class ConsoleService {
     private readonly statistics: ConsoleStatistics,
     private readonly clock: WebhookClock,
     private readonly endpointCalls: ConsoleEndpoints,
+    private readonly log: ActivityLog,
     inboxCalls: ConsoleInbox,
+    recovery: ConsoleRecovery,
   ) {
     this.routes = [
       read('overview', (call) => this.overview(call)),
@@ -85,24 +92,33 @@ export class ConsoleService {
       {
         ...read('deliveries/:id/payload', (call) => this.deliveryPayload(call)),
         needs: ['view', 'view-payload'],
+        owner: (call) => this.ownerOf(call.id),
         action: ({ id }) => ({ action: 'payload.view', target: id }),
       },
       {
         ...act('POST', 'deliveries/redeliver', ['redeliver'], (call) => this.redeliver(call)),
         perMinute: 60,
         isRead: true,
+        owner: (call) => this.ownerOfMany(call.body as RedeliverRequest),
         action: ({ body }, answer) => redeliverFacts(body as RedeliverRequest, answer),
       },
-      ownOnly(read('audit', () => ({ items: this.activity.entries }))),
+      {
+        ...act('POST', 'deliveries/:id/skip', ['redeliver'], (call) => this.skip(call)),
+        owner: (call) => this.ownerOf(call.id),
+        action: ({ id }) => ({ action: 'delivery.skip', target: id }),
+      },
+      read('activity', (call) => this.activityList(call)),
       read('changes', (call) => this.changes(call)),
       ...endpointCalls.routes,
+      ...recovery.routes,
       ...inboxCalls.routes,
     ];
   }
 
   /** What the page may do, and which parts exist. */
   async session(access: ConsoleAccess): Promise<ConsoleSession> {
-    const { kind, capabilities, tenant, actor, expiresAt } = access;
+    const { kind, capabilities, tenant, actor, expiresAt, grant } = access;
+    const { language = this.options.language, displayName, returnUrl } = grant ?? {};
     const isConsole = kind === 'console';
     return {
       kind,
@@ -111,13 +127,15 @@ export class ConsoleService {
       ...(actor !== undefined && { actor }),
       ...(expiresAt !== undefined && { expiresAt: expiresAt.toISOString() }),
       brand: this.options.brand,
+      language,
+      ...(displayName !== undefined && { displayName }),
+      ...(returnUrl !== undefined && { returnUrl }),
       features: {
         endpoints: await exists(() => this.endpoints.list({ limit: 1 })),
         deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
         eventTypes: (await optional(async () => this.endpoints.definedEvents())) !== undefined,
         inbox: isConsole && this.inbox.features.inbox,
         deadLetters: isConsole && this.inbox.features.deadLetters,
-        audit: isConsole,
       },
       now: new Date(this.clock.now()).toISOString(),
     };
@@ -234,6 +252,45 @@ export class ConsoleService {
     }
   }
 
+  private async skip({ id, access }: ConsoleCall): Promise<SkipAnswer> {
+    return { skipped: await this.deliveries.skip(id, readTenant(access, undefined)) };
+  }
+
+  private async activityList({ query, access }: ConsoleCall): Promise<ActivityList> {
+    const { tenant, after, limit, ...filter } = readQuery(query, [
+      'tenant',
+      'action',
+      'target',
+      ...PAGE_QUERY,
+    ]);
+    const scope = readTenant(access, tenant);
+    const page = readPage({ after, limit });
+    const place = after === undefined ? undefined : readPlace(after);
+    const found = await this.log.list(
+      { ...filter, ...scope },
+      { limit: page.limit + 1, after: place },
+    );
+    const items = found.slice(0, page.limit);
+    const isConsole = access.kind === 'console';
+    const { at, id } = items.at(-1) ?? {};
+    return {
+      items: items.map((entry) => activityRow(entry, isConsole)),
+      ...(found.length > items.length && {
+        next: Buffer.from(JSON.stringify([at, id])).toString('base64url'),
+      }),
+    };
+  }
+
+  private async ownerOf(deliveryId: string): Promise<string | undefined> {
+    return (await this.deliveries.get(deliveryId))?.tenant;
+  }
+
+  private async ownerOfMany({ ids, filter }: RedeliverRequest): Promise<string | undefined> {
+    if (ids?.length === 1) return this.ownerOf(ids[0]!);
+    if (filter?.endpoint === undefined) return filter?.tenant;
+    return (await this.endpoints.get(filter.endpoint)).tenant;
+  }
+
   private changes({ query, access }: ConsoleCall): ChangesAnswer {
     const { after } = readQuery(query, ['after']);
     const sequence = after === undefined ? undefined : Number(after);
@@ -242,6 +299,17 @@ export class ConsoleService {
     }
     return this.activity.since(sequence, access.tenant);
   }
+}
+
+/** @throws {@link ConsoleError} `invalid_option` */
+function readPlace(after: string): { readonly at: number; readonly id: string } {
+  try {
+    const [at, id] = JSON.parse(Buffer.from(after, 'base64url').toString()) as unknown[];
+    if (typeof at === 'number' && isStorableTime(at) && typeof id === 'string') return { at, id };
+  } catch {
+    // No JSON.
+  }
+  throw invalid('after', 'must be "next" of the previous page');
 }
 
 /** Whether a part exists; one whose store is away does. */

@@ -32,7 +32,7 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
 
   /** Ends the streams of a session of the portal. */
   endSession(sessionId: string): void {
-    for (const [end, access] of this.open) if (access.sessionId === sessionId) end();
+    for (const [end, access] of this.open) if (access.grant?.id === sessionId) end();
   }
 
   /** @throws {@link ConsoleError} `too_many_streams` */

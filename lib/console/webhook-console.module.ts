@@ -8,6 +8,7 @@ import {
   type Provider,
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
+import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleGuardCheck } from './console-guard.check.js';
 import {
@@ -24,6 +25,7 @@ import { ConsoleHealth } from './console-health.js';
 import { ConsoleHandler } from './console.handler.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
+import { ConsoleRecovery } from './console.recovery.js';
 import { ConsoleService } from './console.service.js';
 import { ConsoleStreams } from './console.streams.js';
 import { WebhookPortal } from './webhook.portal.js';
@@ -108,11 +110,13 @@ function register(extras: WebhookConsoleExtras, options: Provider): DynamicModul
         useFactory: (given: WebhookConsoleOptions) => resolveConsole(given),
         inject: [OPTIONS],
       },
+      ActivityLog,
       ConsoleActivity,
       ConsoleEndpoints,
       ConsoleHealth,
       ConsoleInbox,
       ConsoleLimits,
+      ConsoleRecovery,
       ConsoleService,
       ConsoleStatistics,
       ConsoleStreams,

@@ -3,16 +3,17 @@ import { DAY, type Duration, MINUTE, SECOND } from '../clock/duration.js';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
-import { readArgument } from '../options/read-options.js';
-import { duration, object, optional, required } from '../options/rules.js';
+import { invalidOptions, readArgument } from '../options/read-options.js';
+import { duration, object, optional, required, rule } from '../options/rules.js';
 import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
-import type { ConsoleCapability } from './console-api.js';
+import type { ConsoleCapability, ConsoleSession } from './console-api.js';
 import {
   CAPABILITIES,
   CONSOLE_OPTIONS,
+  LANGUAGE,
   type ResolvedConsole,
   type ResolvedPortal,
 } from './console-options.js';
@@ -25,10 +26,19 @@ export interface PortalLink {
   readonly capabilities?: readonly ConsoleCapability[] | undefined;
   /** How long the link can be opened; default `'15m'`, at most `'24h'`. */
   readonly expiresIn?: Duration | undefined;
+  /** The tenant's name for people, at most 100 characters; default: the tenant. */
+  readonly displayName?: string | undefined;
+  /** Where the page leads back to: an absolute URL at one of `portal.returnOrigins`, at most 1024 characters. */
+  readonly returnUrl?: string | URL | undefined;
+  /** Language of the page, as a BCP 47 tag such as `'de'`; default: the one of the module. */
+  readonly language?: string | undefined;
 }
 
+/** What a link and a session carry for the page. */
+type PortalLook = Pick<ConsoleSession, 'displayName' | 'returnUrl'> & { readonly language?: string };
+
 /** Who a portal session belongs to. */
-export interface PortalGrant {
+export interface PortalGrant extends PortalLook {
   readonly tenant: string;
   readonly capabilities: readonly ConsoleCapability[];
   readonly expiresAt: Date;
@@ -36,11 +46,27 @@ export interface PortalGrant {
   readonly id: string;
 }
 
+const MAX_URL = 1_024;
+
 const LINK = object<PortalLink>()(
   {
     tenant: required(identifier(), 'is required'),
     capabilities: optional(CAPABILITIES, ['view']),
     expiresIn: optional(duration({ min: '1s', max: '24h' }), 15 * MINUTE),
+    displayName: optional(
+      rule<string>(
+        (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
+        'must be a string of 1 to 100 characters',
+      ),
+    ),
+    returnUrl: optional((value, at, name): string => {
+      const given = value instanceof URL ? value.href : value;
+      const isUrl = typeof given === 'string' && URL.canParse(given) && given.length <= MAX_URL;
+      return isUrl
+        ? new URL(given).href
+        : (at.add(name, `must be an absolute URL of at most ${MAX_URL} characters`) as never);
+    }),
+    language: optional(LANGUAGE),
   },
   { exact: true },
 );
@@ -82,9 +108,17 @@ export class WebhookPortal {
    * ```
    */
   link(link: PortalLink): URL {
-    const { tenant, capabilities, expiresIn } = readArgument(LINK, link, 'link');
-    const url = new URL(this.portal.url);
-    url.hash = `token=${this.links!.sign({ tenant, capabilities }, expiresIn)}`;
+    const { expiresIn, ...grant } = readArgument(LINK, link, 'link');
+    const { url: base, returnOrigins } = this.portal;
+    const { returnUrl } = grant;
+    if (returnUrl !== undefined && !returnOrigins.includes(new URL(returnUrl).origin)) {
+      const allowed = returnOrigins.length === 0 ? 'none is set' : returnOrigins.join(', ');
+      throw invalidOptions([
+        { path: 'link.returnUrl', message: `must be at an origin of portal.returnOrigins: ${allowed}` },
+      ]);
+    }
+    const url = new URL(base);
+    url.hash = `token=${this.links!.sign(grant, expiresIn)}`;
     return url;
   }
 
@@ -151,15 +185,14 @@ class PortalTokens {
     });
   }
 
-  sign(
-    { tenant, capabilities }: Pick<PortalGrant, 'tenant' | 'capabilities'>,
-    lifetimeMs: number,
-  ): string {
+  sign(grant: Omit<PortalGrant, 'expiresAt' | 'id'>, lifetimeMs: number): string {
+    const { tenant, capabilities, displayName, returnUrl, language } = grant;
     const lifetime = Math.ceil(lifetimeMs / 1_000);
     const now = (): number => this.clock.now();
     const signer = createTokenSigner({ issuer: ISSUER, key: this.key, lifetime, now });
     // HMAC is synchronous.
-    return signer.sign({ event: EVENT, data: { tenant, capabilities } }) as string;
+    const data = { tenant, capabilities, displayName, returnUrl, language };
+    return signer.sign({ event: EVENT, data: JSON.parse(JSON.stringify(data)) }) as string;
   }
 
   verify(token: string): PortalGrant | undefined {
@@ -168,11 +201,11 @@ class PortalTokens {
       // A key pair would be asynchronous; the keys of the portal are secrets.
       if (verified instanceof Promise) return undefined;
       const { webhook, exp, jti } = verified.claims;
-      const { tenant, capabilities } = webhook.data as Partial<PortalGrant>;
+      const { tenant, capabilities, ...look } = webhook.data as Partial<PortalGrant>;
       if (webhook.event !== EVENT || !isIdentifier(tenant) || !isCapabilities(capabilities)) {
         return undefined;
       }
-      return { tenant, capabilities, expiresAt: new Date(exp * 1_000), id: jti };
+      return { ...look, tenant, capabilities, expiresAt: new Date(exp * 1_000), id: jti };
     } catch {
       return undefined;
     }

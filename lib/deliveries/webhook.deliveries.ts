@@ -164,6 +164,35 @@ export class WebhookDeliveries {
   }
 
   /**
+   * Sends a part of the dead deliveries of an endpoint again, the newest part first. Unlike {@link redeliver}, it continues after the
+   * last part, so that a delivery that dies again is not sent again for as long as the endpoint fails.
+   *
+   * @returns `next`: pass it as `after` for the next part; absent after the last one
+   * @hidden
+   */
+  async recover(
+    filter: WebhookDeliveryFilter & { readonly endpointId: string },
+    { tenant, after, limit }: RecoverOptions,
+  ): Promise<RecoveredPart> {
+    const wanted = readRedeliveryFilter(filter, tenant);
+    const found = await this.collect(wanted, limit, after);
+    // Of all endpoints of a tenant together; an endpoint without a tenant has a limit of its own.
+    const key = tenant ?? `\0${filter.endpointId}`;
+    const allowed = this.rate.take(key, found.length, this.perMinute);
+    const part = found.slice(0, allowed);
+    const results = await this.redeliverAll(part, { dryRun: false, isNamed: false });
+    const sent = results.filter(({ redelivered }) => redelivered).length;
+    const isLast = found.length < limit && part.length === found.length;
+    return {
+      sent,
+      skipped: part.length - sent,
+      next: isLast ? undefined : placeOf(part.at(-1)) ?? after,
+      waitMs: part.length < found.length ? this.rate.waitOf(key) * 1_000 : 0,
+      isLast,
+    };
+  }
+
+  /**
    * Lets the later deliveries of an ordering key continue that wait for a dead one. It stays dead; redelivered later, it is sent out
    * of order, with its old `sequence`.
    *
@@ -270,6 +299,30 @@ export class WebhookDeliveries {
     }
     return results.toReversed();
   }
+}
+
+/** Which part {@link WebhookDeliveries.recover} sends again. */
+export interface RecoverOptions {
+  readonly tenant: string | undefined;
+  /** `next` of the last part. */
+  readonly after: DeliveryPageRequest['after'];
+  /** Deliveries of the part. */
+  readonly limit: number;
+}
+
+/** What a part of a recovery has done. */
+export interface RecoveredPart {
+  readonly sent: number;
+  /** Deliveries that cannot be sent again. */
+  readonly skipped: number;
+  readonly next: DeliveryPageRequest['after'];
+  /** Milliseconds until `endpointLimits.redeliveriesPerMinute` allows more. */
+  readonly waitMs: number;
+  readonly isLast: boolean;
+}
+
+function placeOf(listed: ListedOutgoing | undefined): DeliveryPageRequest['after'] {
+  return listed && { createdAt: listed.delivery.createdAt, id: listed.delivery.id };
 }
 
 function unknownDelivery(): WebhookDeliveryError {

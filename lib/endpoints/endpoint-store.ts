@@ -1,3 +1,4 @@
+import { type ActivityStore, MemoryActivityStore } from './activity-store.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { EndpointDisabledReason } from '../sending/endpoint.js';
 import type { EndpointSettings } from '../sending/endpoint-settings.js';
@@ -126,6 +127,9 @@ export abstract class EndpointStore {
 
   /** Whether `subscribed` can read in a transaction of the caller; if not, it is never passed a `tx`. */
   abstract readonly transactional: boolean;
+
+  /** What was done to the endpoints; by default it is kept in this process's memory. */
+  readonly activity: ActivityStore = new MemoryActivityStore();
 
   /**
    * Checks at start-up that the store can be used: by default, it looks for an endpoint that does not exist.

@@ -1,3 +1,4 @@
+import type { ActivityStore } from './activity-store.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
@@ -137,6 +138,15 @@ export class WebhookEndpoints {
    */
   async definedEvents(): Promise<WebhookEventCatalog | undefined> {
     return this.options.events;
+  }
+
+  /**
+   * The log of what was done to the endpoints.
+   *
+   * @hidden
+   */
+  async activity(): Promise<ActivityStore> {
+    return this.options.endpointStore.activity;
   }
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint` */

@@ -34,6 +34,13 @@ export type {
 
 // Endpoint store
 export { EndpointStore } from '../endpoints/endpoint-store.js';
+export { ActivityStore } from '../endpoints/activity-store.js';
+export type {
+  ActivityFilter,
+  ActivityOrigin,
+  ActivityPageRequest,
+  StoredActivity,
+} from '../endpoints/activity-store.js';
 export type { EndpointDisabledReason } from '../sending/endpoint.js';
 export type {
   EndpointPageRequest,

@@ -159,8 +159,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
       );
       const gone = Number(row!['gone']);
       pruned += gone;
-      if (gone < DELETED_AT_ONCE) return pruned;
+      if (gone < DELETED_AT_ONCE) break;
     }
+    await this.connection.search([this.statements.deleteEmptyCounts, [this.options.name]]);
+    return pruned;
   }
 
   override async flush(): Promise<void> {

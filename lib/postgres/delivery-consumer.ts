@@ -192,7 +192,10 @@ export class DeliveryConsumer {
     const start = options.clock.now();
     const query = statements.deleteDelivered(options.name, options.keepDelivered, database.now);
     const [row] = await database.queryInIndexOrder(...query);
-    if (Number(row!['gone']) < DELETED_AT_ONCE) return RETENTION_INTERVAL;
+    if (Number(row!['gone']) < DELETED_AT_ONCE) {
+      if (row!['gone'] !== 0) await database.query(statements.deleteEmptyCounts, [options.name]);
+      return RETENTION_INTERVAL;
+    }
     return Math.min(RETENTION_INTERVAL, options.clock.now() - start);
   }
 }

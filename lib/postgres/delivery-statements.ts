@@ -1,10 +1,11 @@
-import type {
-  DeliveryCountFilter,
-  DeliveryFilter,
-  DeliveryPageRequest,
+import {
+  COUNT_GRAIN,
+  type DeliveryCountFilter,
+  type DeliveryFilter,
+  type DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
 import type { DeliveryStatus } from '../queue/webhook-delivery.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
@@ -31,7 +32,7 @@ const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, rec
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
- * The statements of a queue on the tables `delivery` and `attempt`.
+ * The statements of a queue on its tables.
  *
  * `now` is a parameter: `null` for the clock of the server, which all processes share, or the time of a clock that the
  * application has passed to the queue. Lists of rows are one JSON parameter. Rows are locked one by one by their key
@@ -56,8 +57,8 @@ export class DeliveryStatements {
   readonly record: string;
 
   /**
-   * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts;
-   * deliveries that this process no longer leases stay as they are.
+   * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
+   * what has ended; deliveries that this process no longer leases stay as they are.
    */
   readonly settle: string;
 
@@ -88,12 +89,16 @@ export class DeliveryStatements {
   /** `$1` queue, `$2` JSON list of ids, `$3` now, `$4` channel to notify or `null`. Returns the ids that were changed. */
   readonly redeliver: string;
 
+  /** `$1` queue. Deletes the counts of what was deleted. */
+  readonly deleteEmptyCounts: string;
+
   /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
   readonly findDueLanes: string;
 
   private readonly delivery: string;
   private readonly attempt: string;
   private readonly key: string;
+  private readonly count: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
@@ -101,6 +106,7 @@ export class DeliveryStatements {
     this.delivery = `${schema}.delivery`;
     this.attempt = `${schema}.attempt`;
     this.key = `${schema}.delivery_key`;
+    this.count = `${schema}.delivery_count`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
@@ -157,12 +163,15 @@ RETURNING id, seq::text AS seq`;
   INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer)
   SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer
   FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
-)
-UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
+), changed AS (
+  UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
   reason = CASE WHEN given.status <> 'delivered' THEN coalesce(given.reason, delivery.reason) END,
   due_at = coalesce(${timeOf('(given.due + skew)')}, due_at), leased_until = '-infinity', updated_at = ${now('$2')},
   holds_key = holds_key AND (given.status = 'pending' OR (given.status = 'dead' AND coalesce(given.blocks_key, false)))
-FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq`;
+  FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
+  RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
+)
+${this.counting('changed', '+')}`;
     this.extend = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
 ), own AS MATERIALIZED (
@@ -178,8 +187,8 @@ WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::t
 FROM ${this.attempt} WHERE delivery_seq = (SELECT seq FROM ${this.delivery} WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
     this.redeliver = `WITH chosen AS MATERIALIZED (
-  SELECT delivery.seq FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
-    SELECT seq FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id
+  SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
+    SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id
       AND (status = 'dead' OR (status = 'pending' AND due_at > ${later('$3')} AND leased_until <= ${later('$3')}))
     FOR NO KEY UPDATE
   ) AS delivery
@@ -188,10 +197,13 @@ ORDER BY started_at, claim`;
     throws = 0, attempts = CASE WHEN status = 'dead' THEN 0 ELSE attempts END,
     reason = CASE WHEN status <> 'dead' THEN reason END
   WHERE seq = ANY (ARRAY(SELECT seq FROM chosen)) RETURNING id
+), counted AS (
+  ${this.counting('chosen', '-')}
 ), notified AS MATERIALIZED (
   SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
 )
 SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
+    this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
   WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
@@ -313,28 +325,53 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     ];
   }
 
+  /** Reads only what is pending where times and steps allow: finished deliveries are counted. */
   counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
     const values: unknown[] = [queue];
-    const conditions = conditionsOf(filter, values);
-    const groups = ['endpoint_id', 'tenant', 'receiver'];
-    if (step !== undefined) {
-      const [since, length] = [filter.since ?? 0, step].map(
-        (one) => `$${values.push(one)}::float8`,
-      );
-      // date_part counts in double precision, which is faster than the numeric of extract.
-      const age = `date_part('epoch', created_at - ${timeOf(since!)}) * 1000`;
-      groups.push(`(${since} + floor(${age} / ${length}) * ${length})`);
-    }
-    // The condition of a partial index.
-    if (unfinished === true) conditions.push(`status <> 'delivered'`);
+    const conditions = conditionsOf(filter, values).join(' AND ');
+    const stepOf = this.stepOf(filter.since ?? 0, step, values);
+    const isCounted = [filter.since, filter.until, step].every(
+      (time) => time === undefined || time % COUNT_GRAIN === 0,
+    );
     const count = (status: DeliveryStatus): string =>
-      `(count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]}))::float8 AS ${status}`;
+      `count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]}) AS ${status}`;
+    // The conditions of a partial index.
+    const read = isCounted
+      ? `AND status = 'pending'`
+      : unfinished
+        ? `AND status <> 'delivered'`
+        : '';
+    const parts = [
+      `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
+    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
+  FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
+    ];
+    if (isCounted) {
+      const delivered = unfinished === true ? '0' : 'sum(delivered)';
+      parts.push(`SELECT nullif(endpoint_id, ''), nullif(tenant, ''), nullif(receiver, ''), ${stepOf('at')}, 0, ${delivered}, sum(dead), NULL
+  FROM ${this.count} WHERE ${conditions.replaceAll('created_at', 'at')} GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
+    }
+    const sum = (status: DeliveryStatus): string => `sum(${status})::float8 AS ${status}`;
     return [
-      `SELECT endpoint_id, tenant, receiver, ${groups[3] ?? 'NULL'} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
-  ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
-FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join(', ')}`,
+      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, min(due) AS due
+FROM (
+  ${parts.join('\n  UNION ALL ')}
+) AS counted GROUP BY endpoint_id, tenant, receiver, at`,
       values,
     ];
+  }
+
+  /** When the step of a time begins, in epoch milliseconds. */
+  private stepOf(
+    since: number,
+    step: number | undefined,
+    values: unknown[],
+  ): (time: string) => string {
+    if (step === undefined) return () => 'NULL::float8';
+    const [start, length] = [since, step].map((one) => `$${values.push(one)}::float8`);
+    // date_part counts in double precision, which is faster than the numeric of extract.
+    return (time) =>
+      `(${start} + floor(date_part('epoch', ${time} - ${timeOf(start!)}) * 1000 / ${length}) * ${length})`;
   }
 
   /** Deletes finished deliveries that were recorded before a time; see {@link DeliveryStatements.deleteOldest}. */
@@ -356,6 +393,18 @@ FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join('
     ];
   }
 
+  /** Adds or subtracts the finished ones of some rows. In the order of their keys, so that statements do not deadlock. */
+  private counting(rows: string, sign: '+' | '-'): string {
+    const count = (status: DeliveryStatus): string =>
+      `${sign} count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]})`;
+    return `INSERT INTO ${this.count} AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
+SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
+  ${count('delivered')}, ${count('dead')}
+FROM ${rows} WHERE status <> 'pending' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
+  DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead`;
+  }
+
   /**
    * Deletes a batch with its attempts and returns one row with their number, which is less than {@link DELETED_AT_ONCE} for
    * the last batch. A locked row is being changed, by a statement that locks rows in another order.
@@ -366,7 +415,9 @@ FROM ${this.delivery} WHERE ${conditions.join(' AND ')} GROUP BY ${groups.join('
 ), made AS (
   DELETE FROM ${this.attempt} WHERE delivery_seq = ANY (ARRAY(SELECT seq FROM old))
 ), gone AS (
-  DELETE FROM ${this.delivery} WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING seq
+  DELETE FROM ${this.delivery} WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status, queue, created_at, endpoint_id, tenant, receiver
+), counted AS (
+  ${this.counting('gone', '-')}
 )
 SELECT count(*)::int AS gone FROM gone`;
   }

@@ -9,6 +9,7 @@ import * as option from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { PostgresClientSource, Row } from './database.js';
+import { PostgresActivityStore } from './postgres-activity.store.js';
 import {
   type PostgresStoreOptions,
   STORE,
@@ -49,6 +50,7 @@ const OPTIONS = option.object<PostgresEndpointStoreOptions>()({
 export class PostgresEndpointStore extends EndpointStore {
   override readonly durable = true;
   override readonly transactional: boolean;
+  override readonly activity: PostgresActivityStore;
 
   private readonly statements: EndpointStatements;
   private readonly connection: StoreConnection;
@@ -63,6 +65,7 @@ export class PostgresEndpointStore extends EndpointStore {
     const read = StoreConnection.read(DESCRIPTION, client, OPTIONS, options);
     this.transactional = read.options.transactional;
     this.connection = read.connection;
+    this.activity = new PostgresActivityStore(this.connection);
     this.statements = new EndpointStatements(this.connection.schema);
   }
 

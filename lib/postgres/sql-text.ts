@@ -1,3 +1,4 @@
+import { COUNT_GRAIN } from '../queue/webhook-queue.js';
 import * as option from '../options/rules.js';
 
 /** A point in time, from epoch milliseconds in a parameter or a column. */
@@ -8,6 +9,12 @@ export function timeOf(milliseconds: string): string {
 /** Epoch milliseconds of a point in time, as a number in every driver. */
 export function millisecondsOf(time: string): string {
   return `round(extract(epoch FROM ${time}) * 1000)::float8`;
+}
+
+/** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */
+export function countedAt(createdAt: string): string {
+  const seconds = COUNT_GRAIN / 1_000;
+  return `to_timestamp(floor(date_part('epoch', ${createdAt}) / ${seconds}) * ${seconds})`;
 }
 
 /**

@@ -70,6 +70,9 @@ export interface DeliveryCounts {
   readonly oldestDue?: number | undefined;
 }
 
+/** Counts whose times and steps are multiples of so many milliseconds, 5 minutes, can be fast in a large queue. */
+export const COUNT_GRAIN = 300_000;
+
 /** Selects the deliveries to count. */
 export interface DeliveryCountFilter extends Pick<
   DeliveryFilter,

@@ -4,6 +4,7 @@ import type {
   EndpointStore,
   StoredEndpoint,
 } from '../endpoints/endpoint-store.js';
+import type { StoredActivity } from '../endpoints/activity-store.js';
 import type { ContractCase } from './contract-case.interface.js';
 
 /** How the contract creates stores to test. */
@@ -56,7 +57,7 @@ export function endpointStoreContract({ create }: EndpointStoreContractOptions):
       return store;
     },
   };
-  return Object.entries({ ...READING, ...WRITING }).map(([name, check]) => ({
+  return Object.entries({ ...READING, ...WRITING, ...ACTIVITY }).map(([name, check]) => ({
     name,
     run: () => check(subject),
   }));
@@ -447,6 +448,71 @@ function fullEndpoint(id: string): StoredEndpoint {
   });
 }
 
+const ACTIVITY: Cases = {
+  'records activity once under an id': async (subject) => {
+    const { activity } = await subject.holding();
+    const entries = Array.from({ length: 10 }, (_, index) => entryOf('same', { at: AT + index }));
+    const recorded = await Promise.all(entries.map((entry) => activity.record(entry)));
+
+    same(recorded.filter(Boolean).length, 1, 'exactly one of several records must succeed');
+    same(idsOf(await activity.list({}, { limit: 10 })), ['same']);
+  },
+
+  'returns activity as it was recorded, and replaces the previous version only': async (subject) => {
+    const { activity } = await subject.holding();
+    const entry = entryOf('a', {
+      tenant: 'Größe',
+      target: "'; DROP TABLE activity; --",
+      details: { actor: 'a\u0000b 😀', job: { sent: 1 } },
+    });
+    await activity.record(entry);
+    same(await activity.list({}, { limit: 10 }), [entry]);
+    const next = { ...entry, details: { job: { sent: 2 } }, version: 2 };
+    const replaced = [await activity.replace(next), await activity.replace(next)];
+
+    same(replaced, [true, false]);
+    same(await activity.replace({ ...next, id: 'b' }), false, 'an unknown id must be refused');
+    same(await activity.list({}, { limit: 10 }), [next]);
+  },
+
+  'lists activity by tenant, action and target, newest first, page by page': async (subject) => {
+    const { activity } = await subject.holding();
+    for (const [id, at, tenant, action, target] of [
+      ['a', 3, 't', 'x', 'e1'],
+      ['b', 3, 't', 'y', 'e2'],
+      ['c', 1, 'u', 'x', 'e1'],
+      ['d', 2, undefined, 'x', undefined],
+    ] as const) {
+      await activity.record({
+        ...entryOf(id, { action, at: AT + at }),
+        ...(tenant !== undefined && { tenant }),
+        ...(target !== undefined && { target }),
+      });
+    }
+    const page = async (...[filter, request]: Parameters<typeof activity.list>): Promise<string[]> =>
+      idsOf(await activity.list(filter, request));
+
+    same(await page({}, { limit: 10 }), ['b', 'a', 'd', 'c']);
+    same(await page({}, { limit: 2, after: { at: AT + 3, id: 'b' } }), ['a', 'd']);
+    same(await page({ tenant: 't' }, { limit: 10 }), ['b', 'a']);
+    same(await page({ action: 'x' }, { limit: 10 }), ['a', 'd', 'c']);
+    same(await page({ action: 'x', target: 'e1', tenant: 'u' }, { limit: 10 }), ['c']);
+  },
+
+  'prunes old activity': async (subject) => {
+    const { activity } = await subject.holding();
+    for (const at of [1, 2, 3]) await activity.record(entryOf(`${at}`, { at: AT + at }));
+
+    same(await activity.prune(AT + 3), 2);
+    same(idsOf(await activity.list({}, { limit: 10 })), ['3']);
+  },
+};
+
+function entryOf(id: string, members: Partial<StoredActivity>): StoredActivity {
+  const entry = { id, at: AT, by: 'operator', action: 'endpoint.update', details: {}, version: 1 };
+  return { ...entry, ...members } as StoredActivity;
+}
+
 /** The members that events depend on. */
 function core(endpoint: StoredEndpoint | undefined): object {
   assert.ok(endpoint !== undefined, 'the endpoint must be found');
@@ -483,7 +549,7 @@ function plain(value: unknown): unknown {
   return value === undefined ? undefined : JSON.parse(JSON.stringify(value));
 }
 
-function idsOf(endpoints: readonly StoredEndpoint[]): string[] {
+function idsOf(endpoints: readonly { readonly id: string }[]): string[] {
   return endpoints.map(({ id }) => id);
 }
 

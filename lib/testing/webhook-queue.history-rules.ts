@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import type {
-  DeliveryCountFilter,
-  DeliveryCounts,
-  DeliveryFilter,
+import {
+  COUNT_GRAIN,
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFilter,
 } from '../queue/webhook-queue.js';
 import type { DeliveryPayload } from '../queue/webhook-delivery.js';
 import {
@@ -352,6 +353,35 @@ export const HISTORY_RULES: QueueRules = {
         [20, 1, 0],
       ],
     );
+  },
+
+  'counts by steps of whole minutes, also after redeliveries and deletions': async (bench) => {
+    let dies = true;
+    await bench.consume(({ id }) => (id === 'b' && dies ? DEAD : DELIVERED));
+    await bench.enqueue('a', 'b', 'c');
+    await bench.untilState('b', 'dead 1');
+    for (const id of ['a', 'c']) await bench.untilState(id, 'delivered 1');
+    const since = Math.floor(bench.createdAt / COUNT_GRAIN) * COUNT_GRAIN;
+    const range = { since, until: since + 2 * COUNT_GRAIN };
+    const count = async (): Promise<unknown> => {
+      const steps = await countsOf(bench, { ...range, step: COUNT_GRAIN });
+      return steps.map(({ at, delivered, dead }) => [at! - since, delivered, dead]);
+    };
+    const first = await count();
+    dies = false;
+    await bench.queue.redeliver(['b']);
+    await bench.untilState('b', 'delivered 1');
+    const second = await count();
+    const all = await countsOf(bench);
+    const before = await countsOf(bench, { until: since });
+    await bench.queue.prune(bench.createdAt + HOUR);
+
+    assert.deepEqual([first, second], [[[0, 2, 1]], [[0, 3, 0]]]);
+    assert.deepEqual(
+      all.map(({ delivered, dead }) => [delivered, dead]),
+      [[3, 0]],
+    );
+    assert.deepEqual([before, await count()], [[], []]);
   },
 
   'counts deliveries to URLs together, and received events by receiver': async (bench) => {

@@ -88,7 +88,11 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['GET', '/dead-letters', ['view']],
   ['GET', '/dead-letters/x/runs', ['view']],
   ['POST', '/dead-letters/retry', ['redeliver']],
-  ['GET', '/audit', ['view']],
+  ['GET', '/activity', ['view']],
+  ['GET', '/endpoints/x/recovery', ['view']],
+  ['POST', '/endpoints/x/recovery', ['redeliver']],
+  ['DELETE', '/endpoints/x/recovery', ['redeliver']],
+  ['POST', '/deliveries/x/skip', ['redeliver']],
   ['GET', '/changes', ['view']],
   ['GET', '/events', ['view']],
 ];
@@ -185,7 +189,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
       kind: 'console',
       capabilities: ['view'],
       brand: { name: 'Acme', color: '#0a66c2' },
-      features: { endpoints: true, deliveries: true, inbox: true, deadLetters: false, audit: true },
+      features: { endpoints: true, deliveries: true, inbox: true, deadLetters: false },
     });
   });
 
@@ -549,7 +553,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     await call(started.origin, 'GET', `${API}/deliveries/unknown/payload`);
     await call(started.origin, 'POST', `${API}/endpoints/unknown/disable`, {});
 
-    expect((await json<Listed>('/audit')).items).toEqual([]);
+    expect((await json<Listed>('/activity')).items).toEqual([]);
   });
 
   it('redelivers one, and many by a filter after a dry run', async () => {
@@ -579,7 +583,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
       items: [{ id: b, redelivered: true }],
       more: false,
     });
-    const { items } = await json<Listed>('/audit');
+    const { items } = await json<Listed>('/activity');
     expect(items).toMatchObject([
       { action: 'delivery.redeliver', count: 1, outcome: 'done' },
       { action: 'delivery.redeliver', count: 1, outcome: 'done' },
@@ -623,7 +627,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(resumed.json).not.toHaveProperty('pausedAt');
     expect(tested.json).toMatchObject({ delivered: true, statusCode: 200 });
     expect([configured.status, removed.status, gone.status]).toEqual([409, 204, 404]);
-    const { items } = await json<Listed>('/audit');
+    const { items } = await json<Listed>('/activity');
     expect(items.map(({ action, outcome, actor }) => [action, outcome, actor])).toEqual([
       ['endpoint.delete', 'done', 'ada'],
       ['endpoint.delete', 'failed', 'ada'],

@@ -56,13 +56,79 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       capabilities: ['view'],
       actor: 'portal:acme',
       expiresAt: expect.any(String),
-      features: { endpoints: true, deliveries: true, inbox: false, audit: false },
+      features: { endpoints: true, deliveries: true, inbox: false },
     });
     expect(answer.headers['set-cookie']).toEqual([
       expect.stringMatching(
         /^__Secure-webhook-portal=[^;]+; Path=\/sub\/webhooks\/portal\/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure$/,
       ),
     ]);
+  });
+
+  it('is shown in a frame of the allowed origins only', async () => {
+    const frameAncestors = ['https://app.example', 'https://beta.example'];
+    const portal = { ...OPTIONS.portal, frameAncestors };
+    started = await startConsole(create(), { ...OPTIONS, portal });
+    const { headers } = await call(started.origin, 'GET', `${PORTAL}/`);
+    const own = await call(started.origin, 'GET', '/webhooks/console/');
+    const { answer } = await open(started, { tenant: 'acme' });
+
+    expect(headers['content-security-policy']).toContain(
+      'frame-ancestors https://app.example https://beta.example',
+    );
+    expect(headers).not.toHaveProperty('x-frame-options');
+    expect(own.headers['content-security-policy']).toContain("frame-ancestors 'none'");
+    expect(own.headers['x-frame-options']).toBe('DENY');
+    expect(String(answer.headers['set-cookie'])).toMatch(
+      /; HttpOnly; SameSite=None; Secure; Partitioned$/,
+    );
+  });
+
+  it('passes the name, the way back and the language of a link to the page', async () => {
+    const portal = { ...OPTIONS.portal, returnOrigins: ['https://app.example'] };
+    started = await startConsole(create(), { ...OPTIONS, language: 'en-GB', portal });
+    const { origin, app } = started;
+    const returnUrl = 'https://app.example/settings?tab=webhooks';
+    const look = { displayName: 'Acme GmbH', returnUrl, language: 'de' };
+    const { answer, cookie } = await open(started, { tenant: 'acme', ...look });
+    const session = await call(origin, 'GET', `${API}/session`, undefined, { cookie });
+    const plain = await open(started, { tenant: 'acme' });
+    const link = (url: string): URL =>
+      app.get(WebhookPortal).link({ tenant: 'acme', returnUrl: url });
+
+    expect(answer.json).toMatchObject(look);
+    expect(session.json).toMatchObject(look);
+    expect(plain.answer.json).toMatchObject({ language: 'en-GB' });
+    expect(plain.answer.json).not.toHaveProperty('displayName');
+    for (const url of ['https://evil.example/', 'https://app.example.evil.example', '/settings']) {
+      expect(() => link(url)).toThrow('returnUrl');
+    }
+    expect(() => link('javascript:alert(1)')).toThrow('portal.returnOrigins');
+  });
+
+  it('shows a tenant what was done to its endpoints, without the names of operators', async () => {
+    started = await startConsole(create(), { ...OPTIONS, actor: () => 'ada' });
+    const { origin } = started;
+    for (const id of ['acme', 'globex', 'crm']) {
+      await call(origin, 'POST', `/webhooks/console/api/endpoints/${id}/disable`, {});
+    }
+    const { cookie } = await open(started, {
+      tenant: 'acme',
+      capabilities: ['view', 'manage-endpoints'],
+    });
+    await call(origin, 'POST', `${API}/endpoints/acme/enable`, {}, { cookie });
+    const { json } = await call(origin, 'GET', `${API}/activity`, undefined, { cookie });
+    const other = await call(origin, 'GET', `${API}/activity?tenant=globex`, undefined, { cookie });
+    const { items } = json as unknown as { items: { action: string }[] };
+
+    expect(items).toMatchObject([
+      { action: 'endpoint.enable', by: 'partner', actor: 'portal:acme' },
+      { action: 'session.start', by: 'partner' },
+      { action: 'endpoint.disable', by: 'operator', target: 'acme' },
+    ]);
+    expect(items).toHaveLength(3);
+    expect(items[2]).not.toHaveProperty('actor');
+    expect(other.status).toBe(403);
   });
 
   it('needs a session for every call, and none for the page', async () => {
@@ -192,8 +258,10 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     await call(origin, 'POST', '/webhooks/console/api/endpoints/crm/disable', {});
     const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
     const token = new URLSearchParams(link.hash.slice(1)).get('token');
-    for (let n = 0; n < 510; n++) await call(origin, 'POST', `${API}/session`, { token });
-    const { items } = (await call(origin, 'GET', '/webhooks/console/api/audit')).json as {
+    for (let n = 0; n < 1_010; n++) await call(origin, 'POST', `${API}/session`, { token });
+    const { items } = (
+      await call(origin, 'GET', '/webhooks/console/api/activity?limit=100&action=endpoint.disable')
+    ).json as {
       items: { action: string }[];
     };
 
@@ -440,7 +508,7 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       expect(acme).toEqual(expect.arrayContaining(idsIn(found)));
     });
 
-    it('has neither inbox, dead letters nor audit', async () => {
+    it('has neither inbox nor dead letters', async () => {
       const calls: [string, string][] = [
         ['GET', '/inbox'],
         ['GET', '/inbox/x'],
@@ -448,7 +516,6 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
         ['POST', '/inbox/x/retry'],
         ['GET', '/dead-letters'],
         ['POST', '/dead-letters/retry'],
-        ['GET', '/audit'],
       ];
       for (const [method, path] of calls) {
         const { status, json } = await ask(method, path, method === 'POST' ? {} : undefined);

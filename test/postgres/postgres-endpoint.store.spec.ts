@@ -32,7 +32,7 @@ describe('PostgresEndpointStore on PGlite', () => {
   afterAll(async () => database.close());
 
   async function create(): Promise<PostgresEndpointStore> {
-    await database.exec('TRUNCATE webhooks.endpoint');
+    await database.exec('TRUNCATE webhooks.endpoint, webhooks.activity');
     return store;
   }
 

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import type { AuditList } from '../console-api.js';
+import type { ActivityList } from '../console-api.js';
 import { get } from './api.js';
 import { Content, Empty, Pill, Time, Title } from './components.js';
 import { useLoaded } from './live.js';
@@ -10,8 +10,8 @@ const TEXT = STRINGS.audit;
 
 /** The last actions. */
 export function Audit(): JSX.Element {
-  const loaded = useLoaded('audit', ['audit'], (signal) =>
-    get<AuditList>('audit', undefined, signal),
+  const loaded = useLoaded('activity', ['activity'], (signal) =>
+    get<ActivityList>('activity', undefined, signal),
   );
   return (
     <>
@@ -25,7 +25,7 @@ export function Audit(): JSX.Element {
             <Table
               caption={TEXT.title}
               rows={items}
-              keyOf={(_, index) => String(index)}
+              keyOf={({ id }) => id}
               columns={[
                 { name: TEXT.at, cell: ({ at }) => <Time at={at} /> },
                 { name: TEXT.action, cell: ({ action }) => <code>{action}</code> },
@@ -35,7 +35,7 @@ export function Audit(): JSX.Element {
                 {
                   name: TEXT.outcome,
                   cell: ({ outcome, code }) => (
-                    <Pill tone={outcome === 'done' ? 'good' : 'bad'}>
+                    <Pill tone={outcome === 'failed' ? 'bad' : 'good'}>
                       {code ?? TEXT.outcomes[outcome]}
                     </Pill>
                   ),

@@ -33,7 +33,7 @@ function sectionsOf({ features, kind }: ConsoleSession): Section[] {
     'event-types': features.eventTypes,
     inbox: features.inbox && kind === 'console',
     'dead-letters': features.deadLetters && kind === 'console',
-    audit: features.audit && kind === 'console',
+    audit: true,
   };
   return (Object.keys(has) as Section[]).filter((section) => has[section]);
 }

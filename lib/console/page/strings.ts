@@ -369,15 +369,15 @@ export const STRINGS = {
 
   audit: {
     title: 'Activity',
-    intro: 'The last actions in this process.',
-    empty: 'No action has been taken since this process started.',
+    intro: 'What users did, and what happened to endpoints.',
+    empty: 'No action has been taken yet.',
     at: 'At',
     action: 'Action',
     actor: 'By',
     target: 'On',
     count: 'Affected',
     outcome: 'Outcome',
-    outcomes: { done: 'done', failed: 'failed' },
+    outcomes: { done: 'done', failed: 'failed', running: 'running', cancelled: 'cancelled' },
   },
 } as const;
 

@@ -1,3 +1,5 @@
+import { countedAt } from '../sql-text.js';
+
 /** A step of the schema, from the previous version to its own. Steps are only added: a published one never changes. */
 export interface MigrationStep {
   /** 1 for the first. */
@@ -183,6 +185,55 @@ function deliveryOrder(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * The number of delivered and dead deliveries by the 5 minutes in which they were recorded, so that nothing has to read them all.
+ * The statements that end, revive and delete deliveries change it. The empty string stands for no value, so that a key is unique.
+ */
+function deliveryCounts(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
+  const count = `${schema}.delivery_count`;
+  return [
+    `CREATE TABLE ${count} (
+  queue text COLLATE "C" NOT NULL,
+  at timestamptz NOT NULL,
+  endpoint_id text COLLATE "C" NOT NULL,
+  tenant text COLLATE "C" NOT NULL,
+  receiver text COLLATE "C" NOT NULL,
+  delivered bigint NOT NULL,
+  dead bigint NOT NULL,
+  PRIMARY KEY (queue, at, endpoint_id, tenant, receiver)
+) WITH (fillfactor = 50);`,
+    // Nothing ends between the count and the commit.
+    `LOCK TABLE ${delivery} IN SHARE ROW EXCLUSIVE MODE;`,
+    `INSERT INTO ${count} SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''),
+  coalesce(receiver, ''), count(*) FILTER (WHERE status = 'delivered'), count(*) FILTER (WHERE status = 'dead')
+FROM ${delivery} WHERE status <> 'pending' GROUP BY 1, 2, 3, 4, 5;`,
+  ];
+}
+
+/**
+ * The activity log of the endpoint store. `details` is JSON in a `text`: names of users may contain characters that `jsonb` refuses.
+ */
+function activityTable(schema: string): readonly string[] {
+  const table = `${schema}.activity`;
+  return [
+    `CREATE TABLE ${table} (
+  id text COLLATE "C" PRIMARY KEY,
+  at timestamptz NOT NULL,
+  origin text NOT NULL,
+  action text COLLATE "C" NOT NULL,
+  tenant text COLLATE "C",
+  target text COLLATE "C",
+  details text NOT NULL,
+  version integer NOT NULL
+);`,
+    `CREATE INDEX activity_at ON ${table} (at, id);`,
+    `CREATE INDEX activity_action ON ${table} (action, at, id);`,
+    `CREATE INDEX activity_tenant ON ${table} (tenant, at, id) WHERE tenant IS NOT NULL;`,
+    `CREATE INDEX activity_target ON ${table} (target, at, id) WHERE target IS NOT NULL;`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -192,5 +243,8 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 4, name: 'inbox', statements: inboxTable(schema) },
     // An older version would send the deliveries of a key out of order.
     { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
+    { version: 6, name: 'activity', statements: activityTable(schema) },
+    // An older version would not count what it delivers.
+    { version: 7, name: 'count', statements: deliveryCounts(schema), breaking: true },
   ];
 }

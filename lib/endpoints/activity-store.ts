@@ -1,0 +1,119 @@
+/** Who did something: a user of the console, a user of the portal, or the library itself. */
+export type ActivityOrigin = 'operator' | 'partner' | 'system';
+
+/** What was done to an endpoint or a delivery, as it is stored. JSON values only. */
+export interface StoredActivity {
+  readonly id: string;
+  /** Epoch milliseconds; it never changes. */
+  readonly at: number;
+  readonly by: ActivityOrigin;
+  /** Such as `endpoint.disable`. */
+  readonly action: string;
+  /** The tenant that may see it; absent for what only operators see. */
+  readonly tenant?: string;
+  /** Id of the endpoint or delivery; absent for several. */
+  readonly target?: string;
+  /** Everything else: what an entry has depends on its action. */
+  readonly details: Readonly<Record<string, unknown>>;
+  /** 1 at first; every change adds one. */
+  readonly version: number;
+}
+
+/** Selects entries; members that are left out match everything. */
+export interface ActivityFilter {
+  readonly tenant?: string | undefined;
+  readonly action?: string | undefined;
+  readonly target?: string | undefined;
+}
+
+/** A page: at most `limit` entries after `after`. */
+export interface ActivityPageRequest {
+  readonly after?: { readonly at: number; readonly id: string } | undefined;
+  readonly limit: number;
+}
+
+/**
+ * Stores what users and the library did to endpoints and deliveries: {@link EndpointStore.activity}.
+ *
+ * Concurrent changes do not overwrite each other: `record` accepts an id once, and `replace` succeeds only against the previous
+ * version. So of several processes that record the same id, one succeeds.
+ *
+ * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`.
+ */
+export abstract class ActivityStore {
+  /** @returns `false`, with nothing changed, if the id exists */
+  abstract record(entry: StoredActivity): Promise<boolean>;
+
+  /**
+   * Replaces the previous version (`entry.version - 1`).
+   *
+   * @returns `false`, with nothing changed, if another version is stored, or none
+   */
+  abstract replace(entry: StoredActivity): Promise<boolean>;
+
+  /** Lists entries, newest first by `at`, then by id in descending order of code units. */
+  abstract list(
+    filter: ActivityFilter,
+    page: ActivityPageRequest,
+  ): Promise<readonly StoredActivity[]>;
+
+  /**
+   * Deletes the entries that are older than a time, in epoch milliseconds.
+   *
+   * @returns their number
+   */
+  abstract prune(before: number): Promise<number>;
+}
+
+/** Entries of each origin that are kept. */
+const MAX_ENTRIES = 1_000;
+
+/** Keeps the last 1,000 entries of operators, partners and the library each in this process's memory. */
+export class MemoryActivityStore extends ActivityStore {
+  private readonly entries = new Map<string, StoredActivity>();
+
+  override async record(entry: StoredActivity): Promise<boolean> {
+    if (this.entries.has(entry.id)) return false;
+    this.entries.set(entry.id, entry);
+    // Partners must not push out what operators did.
+    const own = [...this.entries.values()].filter(({ by }) => by === entry.by);
+    if (own.length > MAX_ENTRIES) this.entries.delete(own[0]!.id);
+    return true;
+  }
+
+  override async replace(entry: StoredActivity): Promise<boolean> {
+    if (this.entries.get(entry.id)?.version !== entry.version - 1) return false;
+    this.entries.set(entry.id, entry);
+    return true;
+  }
+
+  override async list(
+    { tenant, action, target }: ActivityFilter,
+    { after, limit }: ActivityPageRequest,
+  ): Promise<readonly StoredActivity[]> {
+    return [...this.entries.values()]
+      .filter(
+        (entry) =>
+          (tenant === undefined || entry.tenant === tenant) &&
+          (action === undefined || entry.action === action) &&
+          (target === undefined || entry.target === target) &&
+          (after === undefined || newestFirst(entry, after) > 0),
+      )
+      .sort(newestFirst)
+      .slice(0, limit);
+  }
+
+  override async prune(before: number): Promise<number> {
+    const old = [...this.entries.values()].filter(({ at }) => at < before);
+    for (const { id } of old) this.entries.delete(id);
+    return old.length;
+  }
+}
+
+type Place = Pick<StoredActivity, 'at' | 'id'>;
+
+function newestFirst(a: Place, b: Place): number {
+  if (a.at !== b.at) return b.at - a.at;
+  if (a.id === b.id) return 0;
+  return a.id < b.id ? 1 : -1;
+}
