@@ -4,6 +4,7 @@ import type {
   ConsoleSession,
   ConsoleStats,
   EndpointRow,
+  RecoveryAnswer,
   RotatedKeyAnswer,
   TestEventAnswer,
   TestEventRequest,
@@ -11,12 +12,13 @@ import type {
 import { Action, Field } from './action.js';
 import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
-import { Content, Empty, Facts, Panel, Time, Title } from './components.js';
+import { Content, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
 import { EndpointForm, Secret } from './endpoint-form.js';
 import { dateTime, duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
-import { useLoaded } from './live.js';
-import { Recover } from './recover.js';
+import { useLoaded, type Loaded } from './live.js';
+import { BlockedKeys, useBlockedKeys } from './keys.js';
+import { Recover, Recovery, useRecovery } from './recover.js';
 import { linkBack, linkTo } from './route.js';
 import { reasonText, STRINGS } from './strings.js';
 
@@ -36,6 +38,9 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
       signal,
     ),
   );
+  const blocked = useBlockedKeys(id);
+  const recovery = useRecovery(path);
+  const blockedCount = blocked.data?.items.length ?? 0;
   return (
     <>
       <a class="back" href={linkBack('endpoints')}>
@@ -47,17 +52,27 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
           <>
             <p class="state">
               <HealthPill health={endpoint.health} /> {healthText(endpoint.health)}
+              {blockedCount > 0 && <Pill tone="bad">{STRINGS.keys.count(blockedCount)}</Pill>}
             </p>
             <EndpointActions
               endpoint={endpoint}
               session={session}
               path={path}
+              recovery={recovery}
               onChange={loaded.reload}
             />
+            <Recovery
+              path={path}
+              recovery={recovery.data?.recovery}
+              mayCancel={session.capabilities.includes('redeliver')}
+              onChange={recovery.reload}
+            />
+            <BlockedKeys blocked={blocked} session={session} />
             <Panel
               title={TEXT.chart}
               aside={
                 <span class="links">
+                  <a href={linkTo('activity', undefined, { target: id })}>{TEXT.activity}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id })}>{TEXT.deliveries}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id, status: 'dead' })}>
                     {TEXT.missedOf(endpoint.health.counts?.dead ?? 0)}
@@ -85,15 +100,18 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
 
 function EndpointActions({
   endpoint,
-  session: { capabilities },
+  session,
   path,
+  recovery,
   onChange,
 }: {
   endpoint: EndpointRow;
   session: ConsoleSession;
   path: string;
+  recovery: Loaded<RecoveryAnswer>;
   onChange: () => void;
 }): JSX.Element {
+  const { capabilities } = session;
   const { id, disabled, pausedAt, source, health } = endpoint;
   const [isEditing, setIsEditing] = useState(false);
   const [secret, setSecret] = useState<string>();
@@ -141,9 +159,11 @@ function EndpointActions({
           }}
         />
       )}
-      {capabilities.includes('redeliver') && (health.counts?.dead ?? 0) > 0 && (
-        <Recover endpoint={id} onChange={onChange} />
-      )}
+      {capabilities.includes('redeliver') &&
+        (health.counts?.dead ?? 0) > 0 &&
+        recovery.data?.recovery?.status !== 'running' && (
+          <Recover path={path} onStart={recovery.reload} />
+        )}
       {isManaged && mayManage && (
         <Action
           kind="danger"
@@ -160,10 +180,10 @@ function EndpointActions({
         <EndpointForm
           title={TEXT.editTitle}
           endpoint={endpoint}
-          hasIdentity={false}
+          session={session}
           onClose={() => setIsEditing(false)}
-          onSave={async ({ url, events, description }) => {
-            await act('PATCH', path, { url, events, description: description ?? null });
+          onSave={async ({ url, events, description = null, filter = null }) => {
+            await act('PATCH', path, { url, events, description, filter });
             onChange();
           }}
         />
@@ -217,6 +237,10 @@ function EndpointFacts({ endpoint }: { endpoint: EndpointRow }): JSX.Element {
         [TEXT.url, <code>{endpoint.url}</code>],
         [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
         [TEXT.tenant, endpoint.tenant],
+        ...Object.entries(endpoint.settings).map(
+          ([name, value]) =>
+            [TEXT.settings[name] ?? name, <code>{settingText(name, value)}</code>] as const,
+        ),
         [
           TEXT.disabled,
           disabled && (
@@ -229,11 +253,18 @@ function EndpointFacts({ endpoint }: { endpoint: EndpointRow }): JSX.Element {
         [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
         [
           TEXT.keys,
-          keys.map(({ kid, signsFrom }) => TEXT.keyFrom(kid, dateTime(signsFrom))).join('; '),
+          keys
+            .map(({ kid, signsFrom, state }) => TEXT.keyFrom(kid, dateTime(signsFrom), state))
+            .join('; '),
         ],
         [TEXT.source, TEXT.sources[endpoint.source]],
         [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
       ]}
     />
   );
+}
+
+function settingText(name: string, value: unknown): string {
+  if (name === 'timeout') return duration(Number(value));
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }
