@@ -144,13 +144,13 @@ export class ActivityLog implements OnApplicationBootstrap, OnApplicationShutdow
   }
 }
 
-function lineOf({ action, actor, target, tenant, count, outcome, code }: ActivityRow): string {
+function lineOf({ action, by, actor, target, tenant, count, outcome, code }: ActivityRow): string {
   const facts = [
     ...(target === undefined ? [] : [JSON.stringify(target)]),
     ...(count === undefined ? [] : [`${count} affected`]),
     ...(tenant === undefined ? [] : [`tenant ${JSON.stringify(tenant)}`]),
     ...(outcome === 'failed' ? [`failed: ${code}`] : []),
   ].join(', ');
-  const who = JSON.stringify(actor ?? 'unnamed user');
+  const who = by === 'system' ? 'the library' : JSON.stringify(actor ?? 'unnamed user');
   return `${action} by ${who}${facts === '' ? '' : ` (${facts})`}`;
 }

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { CanActivate, DynamicModule, ForwardReference, Type } from '@nestjs/common';
-import { DAY, type Duration, HOUR } from '../clock/duration.js';
+import { DAY, type Duration, HOUR, MINUTE } from '../clock/duration.js';
 import { readOptions } from '../options/read-options.js';
 import {
   duration,
@@ -12,10 +12,12 @@ import {
   oneOf,
   optional,
   type Read,
+  required,
   type Rule,
   rule,
 } from '../options/rules.js';
 import type { ConsoleBrand, ConsoleCapability } from './console-api.js';
+import type { WebhookAlertOptions } from './webhook-alert.interface.js';
 
 /** A payload before it is shown. */
 export interface ShownPayload {
@@ -78,6 +80,8 @@ export interface WebhookConsoleOptions {
   readonly language?: string | undefined;
   /** The record of what users did. */
   readonly activity?: ConsoleActivityOptions | undefined;
+  /** Reports failing, disabled and recovered endpoints, and late deliveries; default: nothing. */
+  readonly alerts?: WebhookAlertOptions | undefined;
   /** The partner portal; default: none. */
   readonly portal?: WebhookPortalOptions | undefined;
 }
@@ -178,6 +182,18 @@ const PORTAL = object<WebhookPortalOptions>()({
   returnOrigins: optional(ORIGINS, NO_ORIGINS),
 });
 
+const ALERTS = object<WebhookAlertOptions>()({
+  send: required(func<WebhookAlertOptions['send']>('(alert) => …'), 'is required'),
+  failingFor: optional(duration({ min: 0 }), 5 * MINUTE),
+  lag: optional(duration({ min: '1s' }), 5 * MINUTE),
+  url: optional(
+    rule<string>(
+      isPortalUrl,
+      'must be the absolute URL of the console, without query and fragment',
+    ),
+  ),
+});
+
 type Actor = NonNullable<WebhookConsoleOptions['actor']>;
 type Redact = NonNullable<WebhookConsoleOptions['redact']>;
 
@@ -196,6 +212,7 @@ const OPTIONS = object<WebhookConsoleOptions>()(
     ),
     allowUnguarded: optional(flag, false),
     brand: filled(BRAND),
+    alerts: optional(ALERTS),
     portal: optional(PORTAL),
   },
   {
@@ -212,20 +229,31 @@ const OPTIONS = object<WebhookConsoleOptions>()(
 
 /** @throws {@link WebhookConfigurationError} with every problem */
 export function resolveConsole(given?: WebhookConsoleOptions) {
-  const { portal, ...options } = readOptions(OPTIONS, given, 'WebhookConsoleModule');
-  return { ...options, portal: portal && resolvePortal(portal) };
+  const { portal, alerts, ...options } = readOptions(OPTIONS, given, 'WebhookConsoleModule');
+  return {
+    ...options,
+    portal: portal && resolvePortal(portal),
+    alerts: alerts && {
+      ...alerts,
+      url: alerts.url === undefined ? undefined : pageUrl(alerts.url),
+    },
+  };
 }
 
 function resolvePortal({ path: mountedAt, url, secret, ...others }: Read<typeof PORTAL>) {
   return {
     ...others,
     path: mountedAt,
-    /** Ends with a slash. */
-    url: new URL(url.endsWith('/') ? url : `${url}/`),
+    url: pageUrl(url),
     /** Keys derived from the secret, one for each purpose. */
     linkKey: derivedKey(secret, 'link'),
     sessionKey: derivedKey(secret, 'session'),
   };
+}
+
+/** Ends with a slash. */
+function pageUrl(url: string): URL {
+  return new URL(url.endsWith('/') ? url : `${url}/`);
 }
 
 function isOrigins(value: unknown): boolean {

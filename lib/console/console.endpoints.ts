@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import { ConsoleActivity } from './console-activity.js';
@@ -185,6 +186,16 @@ export class ConsoleEndpoints {
       .filter(({ health }) => health.state !== 'healthy' && health.state !== 'idle')
       .toSorted((a, b) => WORST.indexOf(a.health.state) - WORST.indexOf(b.health.state))
       .slice(0, MAX_ATTENTION);
+  }
+
+  /** As the API shows it; `undefined` if it does not exist. */
+  async find(id: string, access: ConsoleAccess): Promise<EndpointRow | undefined> {
+    try {
+      return await this.endpoint(id, access);
+    } catch (error) {
+      if (isWebhookError(error, 'unknown_endpoint')) return undefined;
+      throw error;
+    }
   }
 
   private async endpoint(id: string, access: ConsoleAccess): Promise<EndpointRow> {

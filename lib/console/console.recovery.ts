@@ -173,7 +173,7 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
   }
 
   private async sendAll(entry: StoredActivity): Promise<void> {
-    for (let current: StoredActivity | undefined = entry; current !== undefined; ) {
+    for (let current: StoredActivity | undefined = entry; current !== undefined;) {
       const { since, until, after, sent, skipped } = recoveryOf(current);
       if (this.isStopping) {
         await this.store(current, { leasedUntil: 0 });

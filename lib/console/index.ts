@@ -3,9 +3,12 @@ export { WebhookConsoleModule } from './webhook-console.module.js';
 export type { WebhookConsoleAsyncOptions } from './webhook-console.module.js';
 export type {
   ShownPayload,
+  ConsoleActivityOptions,
   WebhookConsoleExtras,
   WebhookConsoleOptions,
+  WebhookPortalOptions,
 } from './console-options.js';
+export type { WebhookAlert, WebhookAlertOptions } from './webhook-alert.interface.js';
 export { WebhookPortal } from './webhook.portal.js';
 export type { PortalLink } from './webhook.portal.js';
 export type { ConsoleCapability } from './console-api.js';

@@ -23,6 +23,7 @@ import { ConsoleStatistics } from './console-statistics.js';
 import { ConsoleControllers } from './console.controllers.js';
 import { ConsoleHealth } from './console-health.js';
 import { ConsoleHandler } from './console.handler.js';
+import { ConsoleAlerts } from './console.alerts.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
@@ -112,6 +113,7 @@ function register(extras: WebhookConsoleExtras, options: Provider): DynamicModul
       },
       ActivityLog,
       ConsoleActivity,
+      ConsoleAlerts,
       ConsoleEndpoints,
       ConsoleHealth,
       ConsoleInbox,

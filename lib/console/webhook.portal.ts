@@ -35,7 +35,9 @@ export interface PortalLink {
 }
 
 /** What a link and a session carry for the page. */
-type PortalLook = Pick<ConsoleSession, 'displayName' | 'returnUrl'> & { readonly language?: string };
+type PortalLook = Pick<ConsoleSession, 'displayName' | 'returnUrl'> & {
+  readonly language?: string;
+};
 
 /** Who a portal session belongs to. */
 export interface PortalGrant extends PortalLook {
@@ -114,7 +116,10 @@ export class WebhookPortal {
     if (returnUrl !== undefined && !returnOrigins.includes(new URL(returnUrl).origin)) {
       const allowed = returnOrigins.length === 0 ? 'none is set' : returnOrigins.join(', ');
       throw invalidOptions([
-        { path: 'link.returnUrl', message: `must be at an origin of portal.returnOrigins: ${allowed}` },
+        {
+          path: 'link.returnUrl',
+          message: `must be at an origin of portal.returnOrigins: ${allowed}`,
+        },
       ]);
     }
     const url = new URL(base);

@@ -118,10 +118,10 @@ export function observeAttempt(
   });
   return attempting.observe(makeFacts, make, {
     of: ({ result }) => ({
-      outcome: result.outcome,
+      outcome: result.verdict,
       method: result.method,
       statusCode: result.statusCode,
-      ...(result.outcome !== 'acknowledged' && { reason: result.reason }),
+      ...(result.verdict !== 'acknowledged' && { reason: result.reason }),
     }),
     failed: (error) => ({ outcome: 'error', reason: errorType(error) }),
   });

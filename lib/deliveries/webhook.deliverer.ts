@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import {
   type EndpointRegistry,
   type RegisteredEndpoint,
@@ -16,7 +16,7 @@ import type {
 } from '../queue/webhook-delivery.js';
 import { runObservers } from '../queue/webhook-queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { type Attempt, type AttemptResult, isEndpointVerdict } from '../sending/attempt-result.js';
+import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
 import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
@@ -55,6 +55,8 @@ export class WebhookDeliverer {
   /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
   private readonly background = new AsyncResource('WebhookPublisher');
   private started: Promise<void> | undefined;
+  /** Pending writes to the endpoint store. */
+  private readonly disabling = new Set<Promise<void>>();
 
   constructor(
     private readonly options: DelivererOptions,
@@ -76,6 +78,16 @@ export class WebhookDeliverer {
       throw error;
     });
     return this.started;
+  }
+
+  /** Resolves once the store has every endpoint that was disabled so far, or at the deadline (epoch milliseconds). */
+  async settle(deadline: number): Promise<void> {
+    let cancel: CancelWake = () => {};
+    const late = new Promise<void>((resolve) => {
+      cancel = this.options.clock.wakeAt(deadline, resolve);
+    });
+    await Promise.race([Promise.all(this.disabling), late]);
+    cancel();
   }
 
   private async consume(): Promise<void> {
@@ -107,14 +119,14 @@ export class WebhookDeliverer {
 
     const attempt = await this.attempt(delivery, endpoint, number);
     const { result, receipt, profile } = attempt;
-    if (result.outcome === 'acknowledged' && profile !== undefined) {
+    if (result.verdict === 'acknowledged' && profile !== undefined) {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
     const decided = untilExpiry(delivery, this.decide(endpoint, result));
     const outcome = inOrder(delivery, endpoint, decided);
     const recorded = recordedAttempt(attempt, outcome);
     const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);
-    await this.judgeEndpoint(endpoint, delivery, result);
+    this.judgeEndpoint(endpoint, delivery, result);
     return run;
   }
 
@@ -146,9 +158,9 @@ export class WebhookDeliverer {
       const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
       return { type: 'defer', at: now + wait, reason: 'endpoint_paused' };
     }
-    const { pausedUntil, circuit } = endpoint.state;
-    const isOverloaded = pausedUntil > now;
-    const blockedUntil = isOverloaded ? pausedUntil : circuit.admit(now);
+    const { overloadedUntil, circuit } = endpoint.state;
+    const isOverloaded = overloadedUntil > now;
+    const blockedUntil = isOverloaded ? overloadedUntil : circuit.admit(now);
     if (blockedUntil === undefined) return undefined;
     // A URL cannot be disabled, so its deliveries would wait forever: they are given up until a trial succeeds.
     const isAbandoned = endpoint.endpointId === undefined && this.hasFailedTooLong(endpoint, now);
@@ -180,7 +192,7 @@ export class WebhookDeliverer {
     const { clock } = this.options;
     const { failuresInRow } = state.circuit;
     const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
-    state.pausedUntil = Math.max(state.pausedUntil, decision.pauseEndpointUntil ?? 0);
+    state.overloadedUntil = Math.max(state.overloadedUntil, decision.overloadedUntil ?? 0);
     return decision.outcome;
   }
 
@@ -200,35 +212,39 @@ export class WebhookDeliverer {
   }
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */
-  private async judgeEndpoint(
+  private judgeEndpoint(
     endpoint: RegisteredEndpoint,
     delivery: OutgoingDelivery,
     result: AttemptResult,
-  ): Promise<void> {
+  ): void {
     const now = this.options.clock.now();
     const { circuit } = endpoint.state;
-    const change = isEndpointVerdict(result)
-      ? circuit.record(result.outcome !== 'acknowledged', now)
+    const change = concernsEndpoint(result)
+      ? circuit.record(result.verdict !== 'acknowledged', now)
       : circuit.abstain(now);
     if (change !== undefined) this.reporter.circuitChanged(change, endpoint, delivery, result);
     if (result.statusCode === GONE) {
-      await this.disable(endpoint, { at: now, reason: 'gone' }, delivery, result);
+      this.disable(endpoint, { at: now, reason: 'gone' }, delivery, result);
     } else if (this.hasFailedTooLong(endpoint, now)) {
-      await this.disable(endpoint, { at: now, reason: 'failing' }, delivery, result);
+      this.disable(endpoint, { at: now, reason: 'failing' }, delivery, result);
     }
   }
 
-  private async disable(
+  private disable(
     endpoint: RegisteredEndpoint,
     disabled: EndpointDisabled,
     delivery: OutgoingDelivery,
     result: AttemptResult,
-  ): Promise<void> {
+  ): void {
     // A URL that a caller passed is no endpoint: it is tried again when a caller passes it again.
     if (endpoint.endpointId === undefined || isDisabled(endpoint)) return;
     endpoint.state.disabled = disabled;
     this.reporter.endpointDisabled(endpoint, disabled, delivery, result);
-    await this.endpoints.keepDisabled(endpoint, disabled);
+    // Not awaited: an endpoint store that is slow must not delay the record of the attempt.
+    const stored = this.endpoints
+      .keepDisabled(endpoint, disabled)
+      .finally(() => this.disabling.delete(stored));
+    this.disabling.add(stored);
   }
 
   private hasFailedTooLong({ state }: RegisteredEndpoint, now: number): boolean {
@@ -270,7 +286,7 @@ function recordedAttempt(
 ): DeliveryAttempt | undefined {
   if (outcome.type === 'defer') return undefined;
   const { attempt, durationMs, method, statusCode } = result;
-  const reason = result.outcome === 'acknowledged' ? undefined : result.reason;
+  const reason = result.verdict === 'acknowledged' ? undefined : result.reason;
   return { attempt, at, durationMs, method, statusCode, reason, answer };
 }
 

@@ -4,8 +4,8 @@ import { object } from '../options/rules.js';
 import { applySettings } from '../sending/endpoint-settings.js';
 import { EndpointState } from '../sending/endpoint.js';
 import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
+import { HeldSigningKeys } from '../signing/signing-keys.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
-import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
@@ -107,14 +107,15 @@ class SealedKeys {
   ) {}
 
   /** @throws {@link WebhookStoreError} `sealed_secret_unreadable`, on every call until the keys are readable */
-  open(): readonly SigningKeyInput[] {
+  open(): HeldSigningKeys {
     const secrets = this.secrets();
-    return this.endpoint.keys.map(({ kid, notBefore }, index) => ({
+    const keys = this.endpoint.keys.map(({ kid, notBefore }, index) => ({
       kid,
       key: secrets[index]!,
       // The first key signs at any time: this clock may be behind that of the process that created it.
       notBefore: index === 0 ? undefined : new Date(notBefore),
     }));
+    return new HeldSigningKeys(keys);
   }
 
   /** The key that signs now, and those that follow it: the receiver has one of them. */
@@ -141,8 +142,8 @@ class SealedTokenSigner implements EndpointSigner {
   ) {}
 
   /** @throws {@link WebhookStoreError} `sealed_secret_unreadable` */
-  sign(input: WebhookTokenInput): string | Promise<string> {
-    this.signer ??= new RotatingTokenSigner({ ...this.options, keys: this.keys.open() });
+  async sign(input: WebhookTokenInput): Promise<string> {
+    this.signer ??= new RotatingTokenSigner(this.keys.open(), this.options);
     return this.signer.sign(input);
   }
 }

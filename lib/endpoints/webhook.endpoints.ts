@@ -334,9 +334,9 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
   async circuit(id: string, scope?: EndpointScope): Promise<EndpointCircuitView> {
-    const { circuit, pausedUntil } = (await this.endpointOf(id, scope)).state;
+    const { circuit, overloadedUntil } = (await this.endpointOf(id, scope)).state;
     const { failingSince } = circuit;
-    const until = Math.max(pausedUntil, circuit.opensAgainAt ?? 0);
+    const until = Math.max(overloadedUntil, circuit.nextTrialAt ?? 0);
     return {
       state: circuit.state,
       failuresInRow: circuit.failuresInRow,
@@ -363,7 +363,7 @@ export class WebhookEndpoints {
     const draft = draftEvent(event, data, {}, this.options.clock.now());
     const { result } = await this.sender.attempt(deliveryTo(endpoint, draft), endpoint, 1);
     const { statusCode, durationMs } = result;
-    const failureReason = result.outcome === 'acknowledged' ? undefined : result.reason;
+    const failureReason = result.verdict === 'acknowledged' ? undefined : result.reason;
     return { delivered: failureReason === undefined, statusCode, durationMs, failureReason };
   }
 

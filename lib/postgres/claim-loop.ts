@@ -1,7 +1,7 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
-import { type FreeSlots, LaneSlots } from '../queue/lane-slots.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { ClaimRequest } from './delivery-statements.js';
+import { type FreeSlots, LaneDivision } from './lane-division.js';
 
 /** The answer to a {@link ClaimRequest}. */
 export interface ClaimResult {
@@ -36,7 +36,7 @@ const LANE_CHECK_INTERVAL = 1_000;
 /** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
   private readonly deliveries = new Map<string, ClaimedDelivery>();
-  private readonly lanes: LaneSlots;
+  private readonly lanes: LaneDivision;
   private readonly backlog: LaneBacklog;
   /** The contending slow lanes, and those of them with due deliveries; `undefined` if none contend. */
   private contention:
@@ -56,7 +56,7 @@ export class ClaimLoop {
   private idleListeners: (() => void)[] = [];
 
   constructor(private readonly parts: ClaimLoopParts) {
-    this.lanes = new LaneSlots(parts);
+    this.lanes = new LaneDivision(parts);
     this.backlog = new LaneBacklog();
   }
 

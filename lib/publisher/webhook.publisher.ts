@@ -173,6 +173,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.shuttingDown = true;
     const deadline = this.options.clock.now() + this.options.shutdownTimeout;
     const left = await this.queue.stop(deadline);
+    await this.deliverer.settle(deadline);
     this.sender.close();
     this.firstAttempts.failAll(() => shuttingDown());
     if (left > 0) {

@@ -1,4 +1,4 @@
-import type { RememberedDelivery } from './remembered-delivery.js';
+import type { RememberedDelivery } from './delivery-memory.js';
 import type { DeliveryRecord, WebhookDelivery } from './webhook-delivery.js';
 import type {
   DeliveryCountFilter,

@@ -2,8 +2,7 @@ import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
-import { DeliveryMemory } from './delivery-memory.js';
-import type { RememberedDelivery } from './remembered-delivery.js';
+import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
 import { waitAfterThrow } from './retry-schedule.js';
 import type {
   DeliveryAttempt,

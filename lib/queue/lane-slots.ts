@@ -6,7 +6,7 @@ export const SLOW_ATTEMPT = 1_000;
 const STALL_FACTOR = 4;
 const LEAST_STALL = 300;
 /** Slots of a lane whose first attempts have not ended, so that a backlog for a dead endpoint takes few slots. */
-const UNPROVEN_SLOTS = 2;
+export const UNPROVEN_SLOTS = 2;
 /** The part of all slots that slow lanes may take together. */
 const SLOW_SHARE = 0.2;
 /** The same while no other lane is in use. */
@@ -31,12 +31,6 @@ export interface LaneSlot {
   readonly since: number;
 }
 
-/** Free slots by lane, and of each lane that is not listed. */
-export interface FreeSlots {
-  readonly lanes: Record<string, number>;
-  readonly elsewhere: number;
-}
-
 /**
  * Divides a queue's slots among its lanes, one lane per endpoint, so that neither a backlog nor slowness of some endpoints
  * holds up the others:
@@ -55,7 +49,7 @@ export class LaneSlots {
   private readonly refused = new Map<string, number>();
   private lastFastStart = -Infinity;
 
-  constructor(private readonly limits: QueueConcurrency) {}
+  constructor(protected readonly limits: QueueConcurrency) {}
 
   hasFreeSlot(lane: string, now: number): boolean {
     return this.freeSlotsOf(lane, now) > 0;
@@ -81,27 +75,6 @@ export class LaneSlots {
   /** Milliseconds that an attempt takes on average. */
   meanOf(lane: string): number | undefined {
     return this.busy.get(lane)?.mean ?? this.idle.get(lane);
-  }
-
-  /**
-   * The free slots of every lane that is busy or remembered, and of any other lane.
-   *
-   * @param due - the {@link contendingLanes} with due deliveries, if any contend; the others get what those leave
-   */
-  freeSlots(now: number, due?: ReadonlySet<string>): FreeSlots {
-    const names = this.names();
-    const slow = names.filter((lane) => this.isSlow(lane, now));
-    const lanes = Object.fromEntries(names.map((lane) => [lane, this.ownFreeSlots(lane, now)]));
-    this.divideSlowSlots(slow, lanes, now, due);
-    return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, this.limits.concurrencyPerDestination) };
-  }
-
-  /** The slow lanes that could take a slot, if there are free ones, but not for each of them. */
-  contendingLanes(now: number): readonly string[] {
-    const slow = this.names().filter((lane) => this.isSlow(lane, now));
-    const free = this.freeSlowSlots(slow, now);
-    const contending = slow.filter((lane) => this.ownFreeSlots(lane, now) > 0);
-    return free > 0 && free < contending.length ? contending : [];
   }
 
   enter(lane: string, now: number): LaneSlot {
@@ -140,13 +113,19 @@ export class LaneSlots {
     return oldest !== undefined && now - oldest.since > stallAfter(busy!.mean);
   }
 
-  private ownFreeSlots(lane: string, now: number): number {
+  /** The free slots of a lane, whether it is slow or not. */
+  protected ownFreeSlots(lane: string, now: number): number {
     const { concurrencyPerDestination } = this.limits;
     const isUnproven = this.meanOf(lane) === undefined && !this.isSlow(lane, now);
     const limit = isUnproven
       ? Math.min(UNPROVEN_SLOTS, concurrencyPerDestination)
       : concurrencyPerDestination;
     return limit - this.runningIn(lane);
+  }
+
+  /** Every lane that is busy or remembered. */
+  protected names(): string[] {
+    return [...new Set([...this.busy.keys(), ...this.idle.keys()])];
   }
 
   private sharedFreeSlots(lane: string, now: number): number {
@@ -165,37 +144,8 @@ export class LaneSlots {
     return Math.min(share, slots - taken);
   }
 
-  /** Gives the slow slots out one by one, each to the lane that has the fewest; lanes with due deliveries come first. */
-  private divideSlowSlots(
-    slow: readonly string[],
-    lanes: Record<string, number>,
-    now: number,
-    due: ReadonlySet<string> | undefined,
-  ): void {
-    let left = this.freeSlowSlots(slow, now);
-    const given = new Map(slow.map((lane) => [lane, 0]));
-    const total = (lane: string): number => this.runningIn(lane) + given.get(lane)!;
-    for (const contenders of [slow.filter((lane) => due?.has(lane)), slow]) {
-      for (; left > 0; left--) {
-        const open = contenders.filter((lane) => given.get(lane)! < lanes[lane]!);
-        const [next] = open.sort((a, b) => total(a) - total(b));
-        if (next === undefined) break;
-        given.set(next, given.get(next)! + 1);
-      }
-    }
-    for (const lane of slow) lanes[lane] = given.get(lane)!;
-  }
-
-  private freeSlowSlots(slow: readonly string[], now: number): number {
-    return slow.reduce((free, lane) => free - this.runningIn(lane), this.slowSlots(now));
-  }
-
-  /** Every lane that is busy or remembered. */
-  private names(): string[] {
-    return [...new Set([...this.busy.keys(), ...this.idle.keys()])];
-  }
-
-  private slowSlots(now: number): number {
+  /** The slots that slow lanes may take together. */
+  protected slowSlots(now: number): number {
     const isAlone = now - this.lastFastStart > ALONE_AFTER;
     return Math.ceil(this.limits.concurrency * (isAlone ? SLOW_SHARE_ALONE : SLOW_SHARE));
   }

@@ -2,6 +2,7 @@ import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { AnswerBody } from './answer-excerpt.js';
+import { transportFailure } from './transport-failure.js';
 
 /** One attempt: its result, and details that only stored deliveries and the caller of `send` get. */
 export interface Attempt {
@@ -29,20 +30,20 @@ interface AttemptFacts {
   readonly receipt?: WebhookReceipt;
 }
 
-/** The outcome of one attempt. */
+/** What happened in one attempt. */
 export type AttemptResult =
-  | (AttemptFacts & { readonly outcome: 'acknowledged'; readonly statusCode: number })
+  | (AttemptFacts & { readonly verdict: 'acknowledged'; readonly statusCode: number })
   | (AttemptFacts & {
-      readonly outcome: 'failed';
+      readonly verdict: 'failed';
       readonly reason: FailureReason;
       /** Milliseconds the receiver asks to wait, from its Retry-After. */
       readonly retryAfter?: number;
     })
   /** No later attempt can succeed. */
-  | (AttemptFacts & { readonly outcome: 'refused'; readonly reason: FailureReason });
+  | (AttemptFacts & { readonly verdict: 'refused'; readonly reason: FailureReason });
 
 /** An attempt that was not acknowledged. */
-export type UnsuccessfulAttempt = Exclude<AttemptResult, { outcome: 'acknowledged' }>;
+export type UnsuccessfulAttempt = Exclude<AttemptResult, { verdict: 'acknowledged' }>;
 
 /** The parts of a receiver's answer that are used. */
 export interface ReceiverAnswer {
@@ -59,6 +60,81 @@ export interface NoAnswer {
   readonly reason: FailureReason;
   /** The receiver answered, but the application's HttpService did not return the answer. */
   readonly isUnreadable?: true;
+}
+
+/**
+ * Reads an Axios response, or that of a fake in a test.
+ *
+ * @returns `undefined` if it is not a response; never throws, whatever an interceptor returned
+ */
+export function readAnswer(response: unknown): ReceiverAnswer | undefined {
+  try {
+    const { status, headers, data } = (response ?? {}) as Partial<Record<string, unknown>>;
+    if (!Number.isInteger(status)) return undefined;
+    const read = readHeaders(headers);
+    return {
+      statusCode: status as number,
+      retryAfter: read['retry-after'],
+      challenge: read['www-authenticate'],
+      body: bodyOf(data, read),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Reads the answer of an error that has one, as interceptors and fakes throw it. An error with a 2xx is a failure:
+ * its answer was cut off.
+ */
+export function answerOfError(error: unknown): ReceiverAnswer | NoAnswer {
+  try {
+    const answer = readAnswer((error as { response?: unknown } | null | undefined)?.response);
+    return answer !== undefined && answer.statusCode >= 300
+      ? answer
+      : { reason: transportFailure(error) };
+  } catch {
+    // Reading a thrown value may throw.
+    return { reason: 'network' };
+  }
+}
+
+type ReadHeader = 'retry-after' | 'www-authenticate' | 'content-type' | 'content-encoding';
+const READ_HEADERS: ReadonlySet<string> = new Set<ReadHeader>([
+  'retry-after',
+  'www-authenticate',
+  'content-type',
+  'content-encoding',
+]);
+
+/** Of two headers that differ only in case, the first is used. */
+function readHeaders(headers: unknown): Partial<Record<ReadHeader, string>> {
+  const read: Partial<Record<ReadHeader, string>> = {};
+  for (const [given, value] of Object.entries(headers ?? {})) {
+    const name = given.toLowerCase() as ReadHeader;
+    if (!READ_HEADERS.has(name) || read[name] !== undefined) continue;
+    const values = (Array.isArray(value) ? value : [value]) as unknown[];
+    read[name] = values.filter(isText).join(', ');
+  }
+  return read;
+}
+
+/** Bytes, as requested, or a string, which an interceptor or a fake may return. */
+function bodyOf(
+  data: unknown,
+  headers: Partial<Record<ReadHeader, string>>,
+): AnswerBody | undefined {
+  const octets = typeof data === 'string' ? Buffer.from(data) : data;
+  if (!(octets instanceof Uint8Array)) return undefined;
+  return {
+    octets,
+    contentType: headers['content-type'],
+    contentEncoding: headers['content-encoding'],
+  };
+}
+
+function isText(value: unknown): value is string | number {
+  return typeof value === 'string' || typeof value === 'number';
 }
 
 /** Only 202 or 204 acknowledges a HEAD: any GET route answers HEAD with 200. */
@@ -95,14 +171,14 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
 /** After these, no later attempt can succeed. */
 const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'invalid_request']);
 
-/** The facts of an attempt besides its outcome. */
+/** The facts of an attempt besides its verdict. */
 interface AttemptCircumstances extends Pick<AttemptResult, 'attempt' | 'method' | 'durationMs'> {
   /** Creates the receipt of the last request; absent if there was none. */
   readonly receipt: (() => WebhookReceipt) | undefined;
 }
 
 /**
- * Decides the outcome of an attempt.
+ * Judges an attempt by the answer.
  *
  * @param now - epoch milliseconds, for a Retry-After that is a date
  */
@@ -113,7 +189,7 @@ export function attemptResult(
 ): AttemptResult {
   const { statusCode } = answer;
   if (statusCode !== undefined && isAcknowledged(method, answer)) {
-    return { attempt, method, durationMs, outcome: 'acknowledged', statusCode };
+    return { attempt, method, durationMs, verdict: 'acknowledged', statusCode };
   }
   const seen = {
     attempt,
@@ -123,12 +199,12 @@ export function attemptResult(
   };
   if (statusCode === undefined) {
     const { reason } = answer;
-    return { ...seen, outcome: FINAL.has(reason) ? 'refused' : 'failed', reason };
+    return { ...seen, verdict: FINAL.has(reason) ? 'refused' : 'failed', reason };
   }
   const retryAfter = parseRetryAfter(answer.retryAfter, now);
   return {
     ...seen,
-    outcome: 'failed',
+    verdict: 'failed',
     statusCode,
     reason: `http_${statusCode}`,
     ...(retryAfter !== undefined && { retryAfter }),
@@ -145,10 +221,10 @@ const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
 ]);
 
 /** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */
-export function isEndpointVerdict(result: AttemptResult): boolean {
-  if (result.outcome === 'acknowledged') return true;
+export function concernsEndpoint(result: AttemptResult): boolean {
+  if (result.verdict === 'acknowledged') return true;
   return (
-    result.outcome === 'failed' &&
+    result.verdict === 'failed' &&
     !LOCAL_FAILURES.has(result.reason) &&
     result.statusCode !== CONFLICT
   );

@@ -1,5 +1,13 @@
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosAdapter, AxiosRequestConfig, CancelToken } from 'axios';
+import type {
+  AxiosAdapter,
+  AxiosRequestConfig,
+  AxiosResponse,
+  CancelToken,
+  InternalAxiosRequestConfig,
+} from 'axios';
+import http, { type IncomingMessage } from 'node:http';
+import https from 'node:https';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import {
   createGuardedAgents,
@@ -7,18 +15,15 @@ import {
   type GuardedAgents,
 } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { NoAnswer, ReceiverAnswer } from './attempt-result.js';
-import { answerOfError, readAnswer } from './read-answer.js';
-import type { ComposedRequest } from './request.composer.js';
+import { answerOfError, type NoAnswer, readAnswer, type ReceiverAnswer } from './attempt-result.js';
 import {
   bypassWarning,
-  createHttpService,
   DELIVERY_SETTINGS,
   type DeliverySettings,
   isUnchanged,
-  sendByNode,
   UNREADABLE,
-} from './axios-client.js';
+} from './delivery-settings.js';
+import type { ComposedRequest } from './request.composer.js';
 
 /** Options of the {@link HttpTransport}. */
 export interface TransportOptions {
@@ -43,12 +48,12 @@ const anyStatus = (): boolean => true;
 export class HttpTransport {
   private readonly log = new PublisherLog();
   /** Keep connections for further requests. */
-  private readonly pool: GuardedAgents;
+  private readonly keepAliveAgents: GuardedAgents;
   /**
    * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
    * would be read as the answer to the next request.
    */
-  private readonly agents: GuardedAgents;
+  private readonly oneShotAgents: GuardedAgents;
   private readonly settings: DeliverySettings;
   private client: Promise<HttpClient> | undefined;
 
@@ -57,9 +62,9 @@ export class HttpTransport {
     { egress, tls }: TransportOptions,
     private readonly given: HttpService | undefined,
   ) {
-    this.pool = createGuardedAgents(egress, { tls });
-    this.agents = createGuardedAgents(egress, { tls, keepAlive: false });
-    const { httpAgent, httpsAgent } = this.agents;
+    this.keepAliveAgents = createGuardedAgents(egress, { tls });
+    this.oneShotAgents = createGuardedAgents(egress, { tls, keepAlive: false });
+    const { httpAgent, httpsAgent } = this.oneShotAgents;
     this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
   }
 
@@ -118,8 +123,8 @@ export class HttpTransport {
 
   /** Closes the connections. */
   close(): void {
-    this.pool.destroy();
-    this.agents.destroy();
+    this.keepAliveAgents.destroy();
+    this.oneShotAgents.destroy();
   }
 
   private async load(): Promise<HttpClient> {
@@ -133,7 +138,9 @@ export class HttpTransport {
     return {
       http: given ?? (await createHttpService()),
       adapter: async (config) =>
-        isUnchanged(config, this.settings) ? sendByNode(axios, config, this.pool) : stock(config),
+        isUnchanged(config, this.settings)
+          ? sendByNode(axios, config, this.keepAliveAgents)
+          : stock(config),
       // Without one, HttpService creates and cancels a token for every request. Attempts are cancelled by their signal.
       cancelToken: new axios.default.CancelToken(() => undefined),
     };
@@ -176,4 +183,93 @@ export class HttpTransport {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
+}
+
+/** Creates the module's own HttpService. */
+export async function createHttpService(): Promise<HttpService> {
+  const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
+  // @nestjs/axios 4 names the declarations of axios for CommonJS, version 12 those for ES modules.
+  return new HttpService(deliveryAxios(axios) as never);
+}
+
+/** Creates the axios instance below the module's own HttpService. */
+function deliveryAxios({
+  Axios,
+  AxiosHeaders,
+}: typeof import('axios')): InstanceType<typeof Axios> {
+  class DeliveryAxios extends Axios {
+    constructor() {
+      super({ headers: {} as never });
+      // HttpService calls it without its object.
+      this.request = this.request.bind(this);
+    }
+
+    /** Without interceptors, a complete request needs nothing of the core of axios, which takes longer than the request. */
+    override async request(config: AxiosRequestConfig): Promise<never> {
+      const { request, response } = this.interceptors;
+      const isIntercepted = request.handlers?.length !== 0 || response.handlers?.length !== 0;
+      if (isIntercepted || typeof config.adapter !== 'function') return super.request(config);
+      const headers = new AxiosHeaders(config.headers as Record<string, string>);
+      return config.adapter({ ...config, headers }) as Promise<never>;
+    }
+  }
+  return new DeliveryAxios();
+}
+
+/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+async function sendByNode(
+  { AxiosError, CanceledError }: typeof import('axios'),
+  config: InternalAxiosRequestConfig,
+  { httpAgent, httpsAgent }: GuardedAgents,
+): Promise<AxiosResponse> {
+  const { url, headers, maxContentLength = -1 } = config;
+  const method = config.method!.toUpperCase();
+  const isSecure = url!.startsWith('https:');
+  const signal = config.signal as AbortSignal | undefined;
+  return new Promise((resolve, reject) => {
+    const request = (isSecure ? https : http).request(url!, {
+      method,
+      headers: headers.toJSON(),
+      agent: isSecure ? httpsAgent : httpAgent,
+      signal,
+    });
+    const fail = (error: NodeJS.ErrnoException): void =>
+      reject(
+        signal?.aborted === true
+          ? new CanceledError(undefined, config)
+          : AxiosError.from(error, error.code, config, request),
+      );
+    request.on('error', fail);
+    request.on('response', (answer) => {
+      const chunks: Buffer[] = [];
+      let length = 0;
+      const succeed = (): void => {
+        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
+        const data = Buffer.concat(chunks, length);
+        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
+      };
+      if (method === 'HEAD' && !hasNoBody(answer)) {
+        // If a body follows, it would be read as the answer to the next request on this connection.
+        succeed();
+        request.destroy();
+        return;
+      }
+      answer.on('data', (chunk: Buffer) => {
+        length += chunk.length;
+        chunks.push(chunk);
+        if (maxContentLength < 0 || length <= maxContentLength) return;
+        const message = `maxContentLength size of ${maxContentLength} exceeded`;
+        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
+        request.destroy();
+      });
+      answer.on('end', succeed);
+      answer.on('error', fail);
+    });
+    request.end(config.data as Buffer | undefined);
+  });
+}
+
+/** Whether the server itself says that nothing follows the head of its answer. */
+function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
+  return statusCode === 204 || headers['content-length'] === '0';
 }

@@ -217,7 +217,7 @@ async function sign(
     id: endpoint.jti === 'delivery' ? delivery.id : undefined,
     order: orderOf(delivery),
   });
-  return typeof token === 'string' || signal === undefined ? token : untilAborted(token, signal);
+  return signal === undefined ? token : untilAborted(token, signal);
 }
 
 function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput['order'] {

@@ -42,13 +42,13 @@ export const OVERLOAD_WAIT = MINUTE;
 const CONFLICT_WAIT = 5 * SECOND;
 
 /**
- * Failures in a row from which a 503 without Retry-After pauses the endpoint. A busy receiver answers some of its
+ * Failures in a row from which the endpoint waits after a 503 without Retry-After. A busy receiver answers some of its
  * requests 503; only repetition shows that it has no time for the others either.
  */
-const FAILURES_BEFORE_PAUSE = 3;
-/** Milliseconds of the first such pause; each further failure in a row doubles it. */
-const FIRST_UNAVAILABLE_PAUSE = SECOND;
-const LONGEST_UNAVAILABLE_PAUSE = 5 * SECOND;
+const FAILURES_BEFORE_WAIT = 3;
+/** Milliseconds of the first such wait; each further failure in a row doubles it. */
+const FIRST_UNAVAILABLE_WAIT = SECOND;
+const LONGEST_UNAVAILABLE_WAIT = 5 * SECOND;
 
 /**
  * How often and when a delivery is attempted: by default 10 times, after 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h,
@@ -78,7 +78,7 @@ export interface EndpointRetryOptions extends Pick<RetryScheduleOptions, 'attemp
 interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
-  readonly pauseEndpointUntil?: number;
+  readonly overloadedUntil?: number;
 }
 
 const CONFLICT = 409;
@@ -102,18 +102,18 @@ export function decideRetry(
   random: number,
   earlierFailures = 0,
 ): RetryDecision {
-  if (result.outcome === 'acknowledged') return { outcome: { type: 'delivered' } };
-  if (result.outcome === 'refused') return giveUp(result);
+  if (result.verdict === 'acknowledged') return { outcome: { type: 'delivered' } };
+  if (result.verdict === 'refused') return giveUp(result);
   // Aborted by our own shutdown, which says nothing about the receiver and does not count as an attempt.
   if (result.reason === 'aborted') return { outcome: { type: 'defer', at: now } };
   if (result.statusCode === GONE) return giveUp(result);
 
-  const pause = pauseOf(result, earlierFailures);
+  const wait = overloadWait(result, earlierFailures);
   const decision =
     result.attempt >= policy.attempts || policy.retryIf?.(result) === false
       ? giveUp(result)
       : retryAt(now + waitAfter(policy, result, random), result);
-  return pause === undefined ? decision : { ...decision, pauseEndpointUntil: now + pause };
+  return wait === undefined ? decision : { ...decision, overloadedUntil: now + wait };
 }
 
 function giveUp({ reason, attempt }: UnsuccessfulAttempt): RetryDecision {
@@ -124,7 +124,7 @@ function retryAt(at: number, { reason }: UnsuccessfulAttempt): RetryDecision {
   return { outcome: { type: 'retry', at: Math.round(at), reason } };
 }
 
-type FailedAttempt = Extract<AttemptResult, { outcome: 'failed' }>;
+type FailedAttempt = Extract<AttemptResult, { verdict: 'failed' }>;
 
 function waitAfter(policy: RetryPolicy, result: FailedAttempt, random: number): number {
   const isBareConflict = result.statusCode === CONFLICT && result.retryAfter === undefined;
@@ -141,7 +141,7 @@ function leastWait({ statusCode, reason }: FailedAttempt): number {
   return statusCode === TOO_MANY_REQUESTS || reason === 'timeout' ? OVERLOAD_WAIT : 0;
 }
 
-function pauseOf(result: FailedAttempt, earlierFailures: number): number | undefined {
+function overloadWait(result: FailedAttempt, earlierFailures: number): number | undefined {
   // An endpoint that never answers would occupy each slot of the queue for a whole timeout.
   if (result.reason === 'timeout') return OVERLOAD_WAIT;
   switch (result.statusCode) {
@@ -149,7 +149,7 @@ function pauseOf(result: FailedAttempt, earlierFailures: number): number | undef
       return Math.max(askedWait(result), OVERLOAD_WAIT);
     case SERVICE_UNAVAILABLE:
       return result.retryAfter === undefined
-        ? unavailablePause(earlierFailures + 1)
+        ? unavailableWait(earlierFailures + 1)
         : askedWait(result);
     default:
       return undefined;
@@ -194,8 +194,8 @@ function retryUnlessRefused(
   return (result) => callSafely(() => retryIf(result)) ?? true;
 }
 
-function unavailablePause(failuresInRow: number): number | undefined {
-  const repetitions = failuresInRow - FAILURES_BEFORE_PAUSE;
+function unavailableWait(failuresInRow: number): number | undefined {
+  const repetitions = failuresInRow - FAILURES_BEFORE_WAIT;
   if (repetitions < 0) return undefined;
-  return Math.min(FIRST_UNAVAILABLE_PAUSE * 2 ** repetitions, LONGEST_UNAVAILABLE_PAUSE);
+  return Math.min(FIRST_UNAVAILABLE_WAIT * 2 ** repetitions, LONGEST_UNAVAILABLE_WAIT);
 }

@@ -11,21 +11,17 @@ import {
 } from '../token/token-signer.js';
 import { readSeconds, type TokenClock } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
-import type { HeldSigningKeys, ProvidedSigningKeys } from './signing-keys.js';
+import type { HeldSigningKeys, SigningKeySource } from './signing-keys.js';
 
 /** Rotating keys, or the provider that loads them. */
 export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;
 
 /** Signs the requests to an endpoint. */
-export interface EndpointSigner extends Pick<TokenSigner, 'inlineLimit' | 'sign'> {
+export interface EndpointSigner extends Pick<TokenSigner, 'inlineLimit'> {
   /** Of all known keys; those of a provider are known once it has loaded them. */
   readonly algorithms: readonly SignatureAlgorithm[];
-}
-
-/** Who signs, and with which keys in turn. */
-interface RotatingTokenSignerOptions extends Omit<TokenSignerOptions, 'key'> {
-  /** None: nothing can be signed. */
-  readonly keys: readonly SigningKeyInput[];
+  /** Signs a new token, as {@link TokenSigner.sign}. */
+  sign(input: WebhookTokenInput): Promise<string>;
 }
 
 interface RotatingKey {
@@ -38,40 +34,54 @@ interface RotatingKey {
  * came together the later in the list. It is chosen at each signing, so a rotation needs no timer.
  */
 export class RotatingTokenSigner implements EndpointSigner {
-  /** Newest first. */
-  private readonly keys: readonly RotatingKey[];
+  private parsed: HeldSigningKeys | undefined;
+  /** Of the parsed keys; newest first. */
+  private keys: readonly RotatingKey[] = [];
   private readonly now: TokenClock;
 
-  /** @throws {@link WebhookConfigurationError} as {@link createTokenSigner}, for the first key that cannot be used */
-  constructor({ keys, ...shared }: RotatingTokenSignerOptions) {
-    this.now = shared.now ?? Date.now;
-    const rotating = keys.map((key) => ({
-      signer: createTokenSigner({ ...shared, key }),
-      window: signingWindow(key).window,
-    }));
-    // Reversed first: the sort is stable, and of two keys of one age the later in the list is the newer.
-    this.keys = rotating.toReversed().sort(newerFirst);
+  /**
+   * @param source - a list, or a provider, whose keys change at run time; each list of keys is parsed once
+   * @throws {@link WebhookConfigurationError} as {@link createTokenSigner}, for the first key that cannot be used
+   */
+  constructor(
+    private readonly source: SigningKeySource,
+    private readonly options: Omit<TokenSignerOptions, 'key'>,
+  ) {
+    this.now = options.now ?? Date.now;
+    this.parse(source.known);
   }
 
   /** Of all keys, whenever they may be used. */
   get algorithms(): readonly SignatureAlgorithm[] {
-    return this.keys.map(({ signer }) => signer.alg);
+    return this.parse(this.source.known).map(({ signer }) => signer.alg);
   }
 
   /** Of the key that is used now. */
   get inlineLimit(): number | undefined {
-    return this.active()?.inlineLimit;
+    return this.activeOf(this.source.known)?.inlineLimit;
   }
 
   async sign(input: WebhookTokenInput): Promise<string> {
-    const signer = this.active();
+    const signer = this.activeOf(await this.source.current());
     if (signer === undefined) throw noSigningKey();
     return signer.sign(input);
   }
 
-  private active(): TokenSigner | undefined {
+  private activeOf(held: HeldSigningKeys): TokenSigner | undefined {
     const now = readSeconds(this.now);
-    return this.keys.find(({ window }) => maySign(window, now))?.signer;
+    return this.parse(held).find(({ window }) => maySign(window, now))?.signer;
+  }
+
+  private parse(held: HeldSigningKeys): readonly RotatingKey[] {
+    if (this.parsed === held) return this.keys;
+    const rotating = held.keys.map((key) => ({
+      signer: createTokenSigner({ ...this.options, key }),
+      window: signingWindow(key).window,
+    }));
+    // Reversed first: the sort is stable, and of two keys of one age the later in the list is the newer.
+    this.keys = rotating.toReversed().sort(newerFirst);
+    this.parsed = held;
+    return this.keys;
   }
 }
 
@@ -80,35 +90,4 @@ function newerFirst(a: RotatingKey, b: RotatingKey): number {
   const [first, second] = [a.window?.opens ?? -Infinity, b.window?.opens ?? -Infinity];
   if (first === second) return 0;
   return first > second ? -1 : 1;
-}
-
-/** Signs with the keys of a provider, which change at run time. Each list of keys is parsed once. */
-export class ProvidedTokenSigner implements EndpointSigner {
-  private held: HeldSigningKeys | undefined;
-  private signer: RotatingTokenSigner | undefined;
-
-  constructor(
-    private readonly source: ProvidedSigningKeys,
-    private readonly options: Omit<TokenSignerOptions, 'key'>,
-  ) {}
-
-  get algorithms(): readonly SignatureAlgorithm[] {
-    return this.signerFor(this.source.known).algorithms;
-  }
-
-  get inlineLimit(): number | undefined {
-    return this.signerFor(this.source.known).inlineLimit;
-  }
-
-  async sign(input: WebhookTokenInput): Promise<string> {
-    return this.signerFor(await this.source.current()).sign(input);
-  }
-
-  private signerFor(held: HeldSigningKeys): RotatingTokenSigner {
-    if (this.signer === undefined || this.held !== held) {
-      this.signer = new RotatingTokenSigner({ ...this.options, keys: held.keys });
-      this.held = held;
-    }
-    return this.signer;
-  }
 }

@@ -11,14 +11,9 @@ import {
   type SigningKeySource,
 } from './signing-keys.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import { sharedProblems, createTokenSigner } from '../token/token-signer.js';
+import { sharedProblems } from '../token/token-signer.js';
 import { publicationProblems } from './webhook.jwks.js';
-import {
-  type EndpointSigner,
-  ProvidedTokenSigner,
-  type PublisherKeys,
-  RotatingTokenSigner,
-} from './endpoint-signer.js';
+import { type EndpointSigner, type PublisherKeys, RotatingTokenSigner } from './endpoint-signer.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -97,10 +92,7 @@ export class SigningResolver {
     if (found.length > 0) return undefined;
     const source = this.sourceOf(options, () => at.at(paths.keys ?? 'keys'));
     if (issuer === this.context.issuer) this.published.add(source);
-    if (source instanceof ProvidedSigningKeys) return new ProvidedTokenSigner(source, shared);
-    if (keys !== undefined) return new RotatingTokenSigner({ ...shared, keys: source.keys });
-    const signer = createTokenSigner({ ...shared, key: source.keys[0]! });
-    return Object.assign(signer, { algorithms: [signer.alg] });
+    return new RotatingTokenSigner(source, shared);
   }
 
   private problemsOfKey(

@@ -95,13 +95,14 @@ export async function flushDeliveries(
     find<WebhookQueue | undefined>(WebhookQueue),
     ...[...receivers.values()].map(({ queued }) => queued?.queue),
   ].filter((queue) => queue !== undefined);
-  const consumers = [
-    find<object | undefined>(WebhookDeliverer),
-    find<object>(ReceivedEventWorker),
-  ].filter((consumer) => consumer !== undefined);
+  const deliverer = find<WebhookDeliverer | undefined>(WebhookDeliverer);
+  const consumers = [deliverer, find<object>(ReceivedEventWorker)].filter(
+    (consumer) => consumer !== undefined,
+  );
   const attempts: AttemptedDelivery[] = [];
   for (let round = 0; round < MAX_ROUNDS; round++) {
     await Promise.all(queues.map(flush));
+    await deliverer?.settle(Infinity);
     attempts.push(...consumers.flatMap(take));
     const next = Math.min(...consumers.flatMap((one) => [...recordOf(one).waiting.values()]));
     if (!retries || next === Infinity) return attempts;

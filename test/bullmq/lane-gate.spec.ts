@@ -1,13 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { LaneGate } from '../../lib/bullmq/lane-gate.js';
-import type { LaneSlot } from '../../lib/queue/lane-slots.js';
 
 describe('the wait of a delivery whose lane is full', () => {
   function gateWithClock() {
     const clock = new TestClock();
     const gate = new LaneGate({ concurrency: 20, concurrencyPerDestination: 4 }, clock);
-    const enter = async (): Promise<LaneSlot> => (await gate.enter('crm', 1))!;
+    const enter = async () => (await gate.enter('crm', 1))!;
     /** Runs one attempt that takes so many milliseconds. */
     const attempt = async (ms: number): Promise<void> => {
       const slot = await enter();

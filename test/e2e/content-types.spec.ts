@@ -1,8 +1,7 @@
 import { Readable } from 'node:stream';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { WebhookVerifier } from 'nestjs-webhook-token';
-import { errorType } from '../../lib/errors/webhook.error.js';
+import { type WebhookError, WebhookVerifier } from 'nestjs-webhook-token';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { sendOver2 } from '../fixtures/http2-client.js';
@@ -61,7 +60,12 @@ describe('contentTypes of an issuer', () => {
       body: Readable.from([body]),
     });
 
-    expect(await verifying.then(() => undefined, errorType)).toBe(code);
+    expect(
+      await verifying.then(
+        () => undefined,
+        ({ code }: WebhookError) => code,
+      ),
+    ).toBe(code);
   });
 
   it('apply over HTTP/2, where no length need be declared', async () => {

@@ -9,15 +9,6 @@ import {
   WebhookStoreError,
   WebhookPublisher,
 } from 'nestjs-webhook-token';
-import {
-  WEBHOOK_ATTEMPTED_CHANNEL,
-  WEBHOOK_DELIVERY_CHANNEL,
-  WEBHOOK_PUBLISHED_CHANNEL,
-} from '../../lib/deliveries/delivery.channels.js';
-import {
-  WEBHOOK_HANDLED_CHANNEL,
-  WEBHOOK_RECEIVED_CHANNEL,
-} from '../../lib/receiver/receiver.channels.js';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
@@ -29,6 +20,12 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+
+const RECEIVED = 'nestjs-webhook-token:received';
+const HANDLED = 'nestjs-webhook-token:handled';
+const PUBLISHED = 'nestjs-webhook-token:published';
+const ATTEMPTED = 'nestjs-webhook-token:attempted';
+const DELIVERY = 'nestjs-webhook-token:delivery';
 
 @Injectable()
 class Orders {
@@ -62,11 +59,11 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
   };
   beforeEach(async () => {
     messages = [];
-    subscribe(WEBHOOK_RECEIVED_CHANNEL, listen);
+    subscribe(RECEIVED, listen);
     started = await startApp(createAdapter(), { providers: [Orders], controllers: [Own] });
   });
   afterEach(async () => {
-    unsubscribe(WEBHOOK_RECEIVED_CHANNEL, listen);
+    unsubscribe(RECEIVED, listen);
     await started.app.close();
   });
 
@@ -102,12 +99,7 @@ describe.each(adapters)('the diagnostics channel on %s', (_, createAdapter) => {
 });
 
 describe('the diagnostics channels of a publisher', () => {
-  const channels = [
-    WEBHOOK_PUBLISHED_CHANNEL,
-    WEBHOOK_ATTEMPTED_CHANNEL,
-    WEBHOOK_DELIVERY_CHANNEL,
-    WEBHOOK_HANDLED_CHANNEL,
-  ];
+  const channels = [PUBLISHED, ATTEMPTED, DELIVERY, HANDLED];
   let started: StartedApp;
   let messages: Record<string, object[]>;
   const listen = (message: unknown, name: string | symbol): void => {
@@ -143,10 +135,10 @@ describe('the diagnostics channels of a publisher', () => {
     await sendTo('/webhooks', 'order.created');
     await sendTo('/webhooks', 'order.created');
 
-    expect(messages[WEBHOOK_PUBLISHED_CHANNEL]).toMatchObject([
+    expect(messages[PUBLISHED]).toMatchObject([
       { event: 'order.created', eventId: 'order.created', deliveries: 1, duplicate: false },
     ]);
-    expect(messages[WEBHOOK_ATTEMPTED_CHANNEL]).toMatchObject([
+    expect(messages[ATTEMPTED]).toMatchObject([
       {
         event: 'order.created',
         origin: started.origin,
@@ -157,8 +149,8 @@ describe('the diagnostics channels of a publisher', () => {
         durationMs: expect.any(Number),
       },
     ]);
-    expect(messages[WEBHOOK_DELIVERY_CHANNEL]).toMatchObject([{ type: 'delivered', attempts: 1 }]);
-    expect(messages[WEBHOOK_HANDLED_CHANNEL]).toMatchObject([
+    expect(messages[DELIVERY]).toMatchObject([{ type: 'delivered', attempts: 1 }]);
+    expect(messages[HANDLED]).toMatchObject([
       { handler: 'Orders.on', event: 'order.created', run: 1 },
     ]);
   });
@@ -168,11 +160,11 @@ describe('the diagnostics channels of a publisher', () => {
     const blocked = sendTo('/webhooks/hidden', 'not a name');
 
     await expect(blocked).rejects.toThrow();
-    expect(messages[WEBHOOK_ATTEMPTED_CHANNEL]).toMatchObject([
+    expect(messages[ATTEMPTED]).toMatchObject([
       { outcome: 'failed', reason: 'http_500', statusCode: 500 },
     ]);
-    expect(messages[WEBHOOK_HANDLED_CHANNEL]).toMatchObject([{ error: 'Error' }]);
-    expect(messages[WEBHOOK_DELIVERY_CHANNEL]).toMatchObject([{ type: 'retry-scheduled' }]);
+    expect(messages[HANDLED]).toMatchObject([{ error: 'Error' }]);
+    expect(messages[DELIVERY]).toMatchObject([{ type: 'retry-scheduled' }]);
     expect(JSON.stringify(messages)).not.toMatch(/hidden|\/webhooks|Bearer/);
   });
 
@@ -182,7 +174,7 @@ describe('the diagnostics channels of a publisher', () => {
 
     await expect(sendTo('/webhooks', 'order.refused')).rejects.toThrow('no room');
     expect(messages).toEqual({
-      [WEBHOOK_PUBLISHED_CHANNEL]: [
+      [PUBLISHED]: [
         expect.objectContaining({ event: 'order.refused', deliveries: 0, error: 'store_full' }),
       ],
     });

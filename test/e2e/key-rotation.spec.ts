@@ -10,8 +10,8 @@ import {
   WebhookPublisher,
   type SigningKeyInput,
   type WebhookKey,
+  type WebhookPublisherOptions,
 } from 'nestjs-webhook-token';
-import type { PublisherKeys } from '../../lib/signing/endpoint-signer.js';
 import { createExpress } from '../fixtures/adapters.js';
 import { ISSUER, receiverOptions, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { RemoteSigner } from '../fixtures/remote-signer.js';
@@ -45,7 +45,10 @@ describe('from a publisher that rotates keys to a receiver', () => {
   });
 
   /** Starts a receiver that trusts some keys, and a publisher that signs with others. */
-  async function start(trusted: readonly WebhookKey[], keys: PublisherKeys): Promise<StartedApp> {
+  async function start(
+    trusted: readonly WebhookKey[],
+    keys: WebhookPublisherOptions['keys'],
+  ): Promise<StartedApp> {
     const receiver = await startApp(createExpress(), {
       options: {
         ...receiverOptions({ issuers: [{ issuer: ISSUER, keys: trusted }] }),

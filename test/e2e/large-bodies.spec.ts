@@ -17,7 +17,6 @@ import {
   WebhookVerifier,
   MemoryReplayStore,
 } from 'nestjs-webhook-token';
-import type { WebhookSpoolOptions } from '../../lib/request/body-spool.js';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { post, send } from '../fixtures/http-client.js';
@@ -101,7 +100,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
   afterAll(() => rm(directory, { recursive: true }));
 
   async function start(
-    spool: WebhookSpoolOptions | false = {},
+    spool: NonNullable<Parameters<typeof receiverOptions>[0]>['spool'] = {},
     more: Partial<Parameters<typeof receiverOptions>[0]> & Pick<StartOptions, 'controllers'> = {},
   ): Promise<StartedApp> {
     const { controllers = [Routes], ...receiver } = more;

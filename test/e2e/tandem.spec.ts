@@ -12,7 +12,7 @@ import {
   type WebhookReceiverOptions,
 } from '../../lib/index.js';
 import { standardWebhooks } from '../../lib/senders/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner, digest } from '../../lib/token/index.js';
 import { adapters, createFastify } from '../fixtures/adapters.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals
 import dns from 'node:dns';
 import { verifyWebhookToken } from 'nestjs-webhook-token/token';
 import type { WebhookPublisherOptions } from 'nestjs-webhook-token';
-import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
@@ -420,6 +419,23 @@ describe('disabled endpoints', () => {
     await receiver.received(2);
   });
 
+  it('are disabled without delaying the record of the attempt', async () => {
+    let write = (): void => {};
+    receiver.script = () => {
+      store.beforeReplace = async () => new Promise<void>((resolve) => (write = resolve));
+      return { status: 410 };
+    };
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await publish();
+    await bench.reported(1);
+
+    expect(await bench.queue.list({ status: 'dead' }, { limit: 1 })).toHaveLength(1);
+    expect(await store.find('crm')).not.toHaveProperty('disabled');
+    write();
+    await bench.stop();
+    expect(await store.find('crm')).toMatchObject({ disabled: { reason: 'gone' } });
+  });
+
   it('receive nothing from this process even if the store is down', async () => {
     receiver.script = () => {
       store.down = true;
@@ -621,7 +637,7 @@ describe('sealing', () => {
       await store.list({ limit: 10 }),
       await endpoints.list(),
       endpoints,
-      bench.module.get<unknown>(PUBLISHER_OPTIONS),
+      bench.options,
       bench.publisher,
       bench.logged,
       await endpoints.reseal().catch((error: unknown) => error),

@@ -2,7 +2,6 @@ import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue } from 'nestjs-webhook-token';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
-import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 
@@ -84,7 +83,7 @@ async function play(
   const attempts: number[] = [];
   const over = new AbortController();
   const end = new Promise<string>((resolve) => {
-    bench.module.get(WebhookDeliverer).onRun(({ outcome, attempt }) => {
+    bench.onRun(({ outcome, attempt }) => {
       if (attempt !== undefined) attempts.push(attempt.attempt);
       if (outcome.type === 'delivered') return resolve('delivered');
       if (outcome.type === 'dead') {

@@ -8,7 +8,7 @@ import {
   type WebhookEndpointOptions,
   type WebhookEvent,
 } from '../../lib/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { freePort } from '../fixtures/free-port.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -4,9 +4,12 @@ import { DiscoveryModule } from '@nestjs/core';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { type ListedDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
-import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import {
+  PUBLISHER_OPTIONS,
+  type ResolvedPublisherOptions,
+  resolvePublisherOptions,
+} from '../../lib/publisher/publisher-options.resolver.js';
 import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
 import { WebhookDeliverer, type OutgoingRun } from '../../lib/deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
@@ -27,7 +30,7 @@ export class PublisherBench {
     logged: unknown[][],
   ) {
     this.logged = logged;
-    module.get(WebhookDeliverer).onRun((report) => {
+    this.onRun((report) => {
       this.reports.push(report);
       for (const { count, resolve } of this.waiting) if (this.reports.length >= count) resolve();
     });
@@ -72,6 +75,16 @@ export class PublisherBench {
 
   get http(): HttpService {
     return this.module.get(HttpService, { strict: false });
+  }
+
+  /** Calls the listener with every run, before the queue records it. */
+  onRun(listener: (run: OutgoingRun) => void): void {
+    this.module.get(WebhookDeliverer).onRun(listener);
+  }
+
+  /** The options of the publisher, as its parts get them. */
+  get options(): ResolvedPublisherOptions {
+    return this.module.get(PUBLISHER_OPTIONS);
   }
 
   /** Resolves when this many runs have ended since the start, and the queue has recorded them. */

@@ -6,7 +6,7 @@ import { Webhook as SvixWebhook } from 'svix';
 import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
 import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
 import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenVerifier, digest, type VerifiedWebhookToken } from '../../lib/token/index.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type WireRequest } from './wire-receiver.js';

@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -99,7 +98,7 @@ describe('the outcome of an attempt', () => {
     [
       'a listener',
       () => {
-        bench.module.get(WebhookDeliverer).onRun(() => {
+        bench.onRun(() => {
           throw new Error('an error of the application');
         });
       },

@@ -106,43 +106,6 @@ describe('LaneSlots', () => {
     expect(free('crm')).toBe(12);
   });
 
-  it('classifies many lanes in the same way', () => {
-    const { attempt, enter, fill, slots, pass } = slotsAt();
-    attempt('slow', 14_000);
-    attempt('slower', 15_000);
-    attempt('fast', 10);
-    enter('fast');
-    pass(1);
-
-    expect(slots.freeSlots(29_011)).toEqual({
-      lanes: { fast: 11, slow: 5, slower: 5 },
-      elsewhere: 2,
-    });
-    fill('slow');
-    const { lanes } = slots.freeSlots(29_011);
-    expect(lanes['slow']! + lanes['slower']!).toBeLessThanOrEqual(5);
-  });
-
-  it('gives slots that are too few for all slow lanes to those with due deliveries', () => {
-    const { attempt, enter, slots } = slotsAt({ concurrency: 5, concurrencyPerDestination: 2 });
-    for (const lane of ['idle', 'due']) attempt(lane, 2_000);
-    enter('fast');
-
-    expect(slots.contendingLanes(4_000)).toEqual(['idle', 'due']);
-    const { lanes } = slots.freeSlots(4_000, new Set(['due']));
-    expect(lanes).toMatchObject({ idle: 0, due: 1 });
-  });
-
-  it('reports no contending lanes if there is a slot for each, or none at all', () => {
-    const { attempt, enter, slots } = slotsAt({ concurrency: 10, concurrencyPerDestination: 2 });
-    for (const lane of ['a', 'b']) attempt(lane, 2_000);
-    enter('fast');
-    expect(slots.contendingLanes(4_000)).toEqual([]);
-    for (const lane of ['a', 'b']) enter(lane);
-
-    expect(slots.contendingLanes(4_000)).toEqual([]);
-  });
-
   it('leaves a slot to slow lanes however small the queue is', () => {
     const { attempt, free } = slotsAt({ concurrency: 1, concurrencyPerDestination: 1 });
     attempt('crm', 14_000);

@@ -18,7 +18,7 @@ import {
   type PlaidKey,
   type WebhookSender,
 } from '../../lib/senders/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';

@@ -11,7 +11,7 @@ import {
 } from '../../lib/index.js';
 import { securityEvents } from '../../lib/senders/index.js';
 import { deliverWebhook, expectIdempotent, flushDeliveries } from '../../lib/testing/index.js';
-import { TestClock } from '../../lib/testing/test-clock.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';

@@ -21,7 +21,7 @@ const standard = policy({});
 describe('decideRetry, by result', () => {
   it('counts an acknowledged attempt as delivered', () => {
     const result: AttemptResult = {
-      outcome: 'acknowledged',
+      verdict: 'acknowledged',
       attempt: 1,
       method: 'HEAD',
       durationMs: 1,
@@ -74,10 +74,10 @@ describe('decideRetry, by result', () => {
     });
   });
 
-  it('retries a minute after a timeout, and pauses the endpoint for that minute', () => {
+  it('retries a minute after a timeout, and treats the endpoint as overloaded until then', () => {
     expect(decideRetry(standard, unanswered('timeout'), now, MIDDLE)).toEqual({
       outcome: { type: 'retry', at: now + MINUTE, reason: 'timeout' },
-      pauseEndpointUntil: now + MINUTE,
+      overloadedUntil: now + MINUTE,
     });
   });
 
@@ -92,7 +92,7 @@ describe('decideRetry, by result', () => {
   it.each<FailureReason>(['destination_blocked', 'invalid_request'])(
     'gives up immediately after %s',
     (reason) => {
-      const result = { ...unanswered(reason), outcome: 'refused' } as const;
+      const result = { ...unanswered(reason), verdict: 'refused' } as const;
 
       expect(decideRetry(standard, result, now, MIDDLE)).toEqual({
         outcome: { type: 'dead', reason, attempts: 1 },
@@ -137,11 +137,11 @@ describe('decideRetry, by Retry-After', () => {
     [429, 2 * HOUR, 2 * HOUR],
     [503, 90 * SECOND, 90 * SECOND],
     [503, 48 * HOUR, 24 * HOUR],
-  ])('pauses the endpoint on %i with %s ms', (statusCode, retryAfter, pause) => {
+  ])('treats the endpoint as overloaded after %i with %s ms', (statusCode, retryAfter, pause) => {
     for (const attempt of [1, 10]) {
       const decision = decideRetry(standard, answered(statusCode, { attempt, retryAfter }), now, 0);
 
-      expect(decision.pauseEndpointUntil).toBe(now + pause);
+      expect(decision.overloadedUntil).toBe(now + pause);
     }
   });
 
@@ -151,17 +151,23 @@ describe('decideRetry, by Retry-After', () => {
     [2, SECOND],
     [3, 2 * SECOND],
     [10, 5 * SECOND],
-  ])('after %i failures in a row, pauses the endpoint on a 503 for %s ms', (earlier, pause) => {
-    const { pauseEndpointUntil } = decideRetry(standard, answered(503), now, 0, earlier);
+  ])(
+    'after %i failures in a row, treats the endpoint as overloaded after a 503 for %s ms',
+    (earlier, pause) => {
+      const { overloadedUntil } = decideRetry(standard, answered(503), now, 0, earlier);
 
-    expect(pauseEndpointUntil).toBe(pause === undefined ? undefined : now + pause);
-  });
+      expect(overloadedUntil).toBe(pause === undefined ? undefined : now + pause);
+    },
+  );
 
-  it.each([409, 500, 502, 504])('does not pause the endpoint on %i', (statusCode) => {
-    const decision = decideRetry(standard, answered(statusCode, { retryAfter: MINUTE }), now, 0);
+  it.each([409, 500, 502, 504])(
+    'does not treat the endpoint as overloaded after %i',
+    (statusCode) => {
+      const decision = decideRetry(standard, answered(statusCode, { retryAfter: MINUTE }), now, 0);
 
-    expect(decision.pauseEndpointUntil).toBeUndefined();
-  });
+      expect(decision.overloadedUntil).toBeUndefined();
+    },
+  );
 });
 
 describe('decideRetry, by option', () => {
@@ -275,14 +281,14 @@ function policy(options: WebhookRetryOptions) {
   return resolveRetryOptions(readOptions(RETRY, options, 'retry'));
 }
 
-type Failed = Extract<AttemptResult, { outcome: 'failed' }>;
+type Failed = Extract<AttemptResult, { verdict: 'failed' }>;
 
 function answered(
   statusCode: number,
   { attempt = 1, retryAfter }: { attempt?: number; retryAfter?: number | undefined } = {},
 ): Failed {
   return {
-    outcome: 'failed',
+    verdict: 'failed',
     attempt,
     method: 'POST',
     durationMs: 10,
@@ -293,5 +299,5 @@ function answered(
 }
 
 function unanswered(reason: FailureReason): Failed {
-  return { outcome: 'failed', attempt: 1, method: 'POST', durationMs: 10, reason };
+  return { verdict: 'failed', attempt: 1, method: 'POST', durationMs: 10, reason };
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { WebhookDestinationBlockedError } from 'nestjs-webhook-token';
-import { transportFailure } from '../../lib/sending/read-answer.js';
+import { transportFailure } from '../../lib/sending/transport-failure.js';
 
 describe('transportFailure', () => {
   it.each([
