@@ -63,7 +63,7 @@ export function EndpointForm({
       <Field label={TEXT.url}>
         <input name="url" type="url" required defaultValue={endpoint?.url ?? ''} />
       </Field>
-      <Events types={types ?? []} chosen={events} onChange={setEvents} />
+      {types !== undefined && <Events types={types} chosen={events} onChange={setEvents} />}
       <Field label={TEXT.filter} hint={TEXT.filterHint}>
         <textarea
           rows={filter === '' ? 2 : 6}
