@@ -492,6 +492,10 @@ export interface NewEndpointRequest {
   readonly description?: string;
   /** Which of these events it gets, by their content. */
   readonly filter?: object;
+  /** Whether a missed delivery blocks the later ones of its key. */
+  readonly onDead?: 'skip' | 'block';
+  /** Console only: attempts, schedule and jitter. */
+  readonly retry?: object;
 }
 
 /** Answer of `POST api/endpoints`. The secret cannot be read again: show it once, and do not store it. */
@@ -508,6 +512,10 @@ export interface EndpointPatch {
   readonly description?: string | null;
   /** `null` removes it. */
   readonly filter?: object | null;
+  /** `null` removes it. */
+  readonly onDead?: 'skip' | 'block' | null;
+  /** Console only; `null` removes it. */
+  readonly retry?: object | null;
 }
 
 /** Body of `POST api/endpoints/:id/test`. */

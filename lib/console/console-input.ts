@@ -47,6 +47,10 @@ const OBJECT = rule<object>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be a JSON object',
 );
+const DELIVERY_SETTINGS = {
+  onDead: optional(STRING as Rule<'skip' | 'block'>),
+  retry: optional(OBJECT),
+};
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
@@ -232,6 +236,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     tenant: optional(STRING),
     description: optional(STRING),
     filter: optional(OBJECT),
+    ...DELIVERY_SETTINGS,
   },
   { form: 'a JSON object' },
 );
@@ -243,6 +248,8 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
     events: optional(list(STRING, 'must be a list of strings')),
     description: orNull(optional(STRING)),
     filter: orNull(optional(OBJECT)),
+    onDead: orNull(DELIVERY_SETTINGS.onDead),
+    retry: orNull(DELIVERY_SETTINGS.retry),
   },
   { form: 'a JSON object' },
 );

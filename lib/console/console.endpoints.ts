@@ -12,6 +12,7 @@ import type {
   CreatedEndpointAnswer,
   EndpointHealth,
   EndpointList,
+  EndpointPatch,
   EndpointRow,
   EventTypeList,
   FormatList,
@@ -234,6 +235,7 @@ export class ConsoleEndpoints {
     if (access.tenant !== undefined && draft.id !== undefined) {
       throw invalid('id', 'cannot be chosen; leave it out');
     }
+    requireOwnSettings(draft, access);
     const created = await this.endpoints.create({
       ...draft,
       ...readTenant(access, tenant),
@@ -245,7 +247,9 @@ export class ConsoleEndpoints {
   }
 
   private async updateEndpoint({ id, body, access }: ConsoleCall): Promise<EndpointRow> {
-    await this.endpoints.update(id, readBody(body, ENDPOINT_PATCH), scopeOf(access));
+    const patch = readBody(body, ENDPOINT_PATCH);
+    requireOwnSettings(patch, access);
+    await this.endpoints.update(id, patch, scopeOf(access));
     return this.endpoint(id, access);
   }
 
@@ -266,6 +270,11 @@ export class ConsoleEndpoints {
       action: ({ id }) => ({ action: `endpoint.${step}`, target: id }),
     };
   }
+}
+
+/** The number of attempts is the load of the application, so partners do not choose it. */
+function requireOwnSettings({ retry }: EndpointPatch, { kind }: ConsoleAccess): void {
+  if (kind === 'portal' && retry !== undefined) throw invalid('retry', 'is set by operators');
 }
 
 /** Absent if the library of the schema cannot convert it. */

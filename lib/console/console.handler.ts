@@ -49,8 +49,9 @@ interface Reply {
 /**
  * Answers everything below the path of console and portal. The application's guards have run before.
  *
- * It writes through the adapter, so that headers of the application's plugins stay, but returns nothing to Nest, whose interceptors
- * could change the format of an answer.
+ * One route of each controller leads here, instead of a Nest route for each call: for those, an interceptor of the application would
+ * wrap the answers, its filter would replace the problems, and its `ValidationPipe` would refuse the bodies, and the page would not
+ * understand them. It writes through the adapter, so that headers of the application's plugins stay.
  */
 @Injectable()
 export class ConsoleHandler {

@@ -17,7 +17,7 @@ const RECEIVING = ['receiver', 'explain', 'request', 'senders'];
 const SENDING = ['publisher', 'deliveries', 'endpoints', 'sending', 'signing'];
 /** Folders that implement ports, and what they may know of the layers above `queue`. */
 const ENGINES = ['postgres', 'bullmq', 'redis'];
-const PORTS = ['endpoints/endpoint-store.ts'];
+const PORTS = ['endpoints/endpoint-store.ts', 'endpoints/activity-store.ts'];
 /** Folders above both sides. */
 const JOINING = ['testing', 'console', 'opentelemetry', 'health', 'openapi', 'schematics'];
 /** Folders that may import Nest and rxjs at run time. */

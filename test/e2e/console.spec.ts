@@ -17,7 +17,12 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { defineEvents, WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
+import {
+  defineEvents,
+  WebhookDeliveries,
+  WebhookEndpoints,
+  WebhookPublisher,
+} from 'nestjs-webhook-token';
 import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-token/console';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { adapters } from '../fixtures/adapters.js';
@@ -25,6 +30,7 @@ import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtur
 import { forged } from '../fixtures/forged-token.js';
 import { head, send } from '../fixtures/http-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
+import { until } from '../postgres/database.js';
 
 const BASE = '/webhooks/console';
 const API = `${BASE}/api`;
@@ -643,6 +649,91 @@ describe.each(adapters)('the console on %s', (_, create) => {
     const said = JSON.stringify([logger, await app.get(WebhookEndpoints).list(), items]);
     expect(said).toContain('endpoint.create by');
     expect(said).not.toContain(secret);
+  });
+
+  it('shows the settings, keys and wire formats of endpoints', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES }, { clock });
+    const { origin, app } = started;
+    const filter = { data: { total: { $gte: 100 } } };
+    await app.get(WebhookEndpoints).create({
+      id: 'shop',
+      url: 'https://192.0.2.9/in',
+      headers: { 'X-Api-Key': 'hidden' },
+      retry: { attempts: 3 },
+    });
+    const path = `${API}/endpoints/shop`;
+    const patched = await call(origin, 'PATCH', path, { filter });
+    const wrong = await call(origin, 'PATCH', path, { filter: { data: { total: { $huh: 1 } } } });
+    const change = { filter: null, onDead: 'block', retry: { attempts: 4 } };
+    const removed = await call(origin, 'PATCH', path, change);
+    await call(origin, 'POST', `${path}/rotate-key`, { overlap: '1h' });
+    const rotating = (await json<{ keys: object[] }>('/endpoints/shop')).keys;
+    await clock.advance(3_600_000);
+    const rotated = (await json<{ keys: object[] }>('/endpoints/shop')).keys;
+
+    expect(patched.json).toMatchObject({
+      settings: { filter, headers: ['X-Api-Key'], retry: { attempts: 3 } },
+    });
+    expect(patched.text).not.toContain('hidden');
+    expect([wrong.status, wrong.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(removed.json).not.toHaveProperty('settings.filter');
+    expect(removed.json).toMatchObject({ settings: { onDead: 'block', retry: { attempts: 4 } } });
+    expect(rotating).toMatchObject([{ state: 'signing' }, { state: 'next' }]);
+    expect(rotated.at(-1)).toMatchObject({ state: 'signing' });
+    await started.publish('order.created', {}, 'acme');
+    expect(await json('/formats?tenant=acme')).toMatchObject({
+      items: [{ id: 'acme', profile: expect.anything(), acknowledged: { at: expect.any(String) } }],
+    });
+  });
+
+  it('lists the keys that missed deliveries block, and skips one of them', async () => {
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      {
+        status: () => 500,
+        publisher: {
+          endpoints: [{ id: 'crm', url: 'https://192.0.2.1/hooks', onDead: 'block' }],
+        },
+      },
+    );
+    const { origin, app } = started;
+    const { deliveries } = await app
+      .get(WebhookPublisher)
+      .publish('stock.changed', {}, { orderingKey: 'sku-1' });
+    const { id } = deliveries[0]!;
+    await until(
+      async () => (await json<{ status: string }>(`/deliveries/${id}`)).status === 'dead',
+    );
+    const blocked = await json('/endpoints/crm/blocked-keys');
+    const skipped = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
+    const again = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
+
+    expect(blocked).toMatchObject({
+      items: [{ orderingKey: 'sku-1', deliveryId: id, failureReason: 'http_500' }],
+    });
+    expect([skipped.json, again.json]).toEqual([{ skipped: true }, { skipped: false }]);
+    expect(await json('/endpoints/crm/blocked-keys')).toEqual({ items: [] });
+    expect((await json<Listed>('/activity')).items).toMatchObject([
+      { action: 'delivery.skip', target: id },
+      { action: 'delivery.skip', target: id },
+    ]);
+  });
+
+  it('widens long steps of its statistics to whole minutes', async () => {
+    const clock = new TestClock(Date.UTC(2026, 0, 1, 12, 3));
+    started = await startConsole(create(), {}, { clock });
+    await started.publish('order.created', {});
+    const day = await json<{ buckets: { at: string }[] }>('/stats');
+    const part = await json<{ buckets: { at: string }[] }>(
+      '/stats?from=2026-01-01T11:59:00Z&to=2026-01-01T12:04:00Z&step=400000',
+    );
+
+    expect(day).toMatchObject({ total: { delivered: 1 } });
+    expect(day.buckets).toHaveLength(48);
+    expect(day.buckets[0]!.at).toBe('2025-12-31T12:05:00.000Z');
+    expect(part.buckets.map(({ at }) => at)).toEqual(['2026-01-01T11:55:00.000Z']);
   });
 
   it('shows the query of a URL only to those who may change it', async () => {
