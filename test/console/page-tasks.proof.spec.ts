@@ -246,12 +246,18 @@ describeInBrowser('tasks in the console', () => {
     await filter.fill('{"data":{"total":{"$gte":100}}}');
     await form.getByText('The example of bill.created matches.').waitFor();
     await form.getByText('The example of bill.paid does not match.').waitFor();
+    await form.getByLabel('After a missed delivery').selectOption('block');
+    await form.getByLabel('Attempts of a delivery').fill('3');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('button', { name: 'I have stored it' }).click();
     const added = await endpoints.get('filtered');
 
     expect(added.events).toEqual(['bill.created', 'bill.paid', 'bill.*']);
-    expect(added.settings.filter).toEqual({ data: { total: { $gte: 100 } } });
+    expect(added.settings).toMatchObject({
+      filter: { data: { total: { $gte: 100 } } },
+      onDead: 'block',
+      retry: { attempts: 3 },
+    });
 
     await open('#/endpoints/filtered');
     await page.getByRole('button', { name: 'Edit' }).click();
@@ -259,12 +265,31 @@ describeInBrowser('tasks in the console', () => {
     expect(await edit.getByLabel('bill.paid').isChecked()).toBe(true);
     await edit.getByLabel('bill.paid').uncheck();
     await edit.getByLabel('Filter').fill('');
+    await edit.getByLabel('Attempts of a delivery').fill('');
     await edit.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('status').getByText('Endpoint saved.').waitFor();
     const edited = await endpoints.get('filtered');
 
     expect(edited.events).toEqual(['bill.created', 'bill.*']);
-    expect(edited.settings.filter).toBeUndefined();
+    expect(edited.settings).toMatchObject({ onDead: 'block' });
+    expect(edited.settings).not.toHaveProperty('filter');
+    expect(edited.settings).not.toHaveProperty('retry');
+  });
+
+  it('shows in which format an endpoint acknowledged requests', async () => {
+    const profile = ['webhook-token', 'standard-webhooks'] as const;
+    await endpoints.create({ id: 'tandem', tenant: 'tandem', url: partnerUrl, profile });
+    await open('#/endpoints/tandem');
+    await page.getByText('Format', { exact: true }).waitFor();
+    expect(await page.getByText('Acknowledged format').count()).toBe(0);
+    await app.get(WebhookPublisher).publish('bill.paid', { total: 1 }, { tenant: 'tandem' });
+    await until(async () => {
+      const { deliveries } = await app.get(WebhookDeliveries).list({ endpointId: 'tandem' });
+      return deliveries.every(({ status }) => status === 'delivered');
+    });
+    await page.reload();
+    const row = page.locator('dl > div').filter({ hasText: 'Acknowledged format' });
+    await row.getByText(profile.join(' + ')).waitFor();
   });
 
   it('shows who did what, and a partner only what concerns it', async () => {

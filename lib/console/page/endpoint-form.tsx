@@ -20,6 +20,8 @@ export interface EndpointValues {
   readonly tenant?: string;
   readonly description?: string;
   readonly filter?: object;
+  readonly onDead?: string;
+  readonly retry?: object;
 }
 
 /** Adds or edits an endpoint. */
@@ -42,6 +44,9 @@ export function EndpointForm({
   const [filter, setFilter] = useState(() => shownFilter(endpoint));
   // Neither of an existing endpoint, nor in the portal.
   const hasIdentity = endpoint === undefined && session.kind === 'console';
+  const { attempts: ownAttempts, ...otherRetry } = (endpoint?.settings['retry'] ?? {}) as {
+    attempts?: number;
+  };
   const check = checkFilter(filter, types ?? [], events);
   return (
     <FormDialog
@@ -49,9 +54,15 @@ export function EndpointForm({
       verb={TEXT.save}
       disabled={types === undefined || check.problem !== undefined}
       onClose={onClose}
-      run={async (values) => {
+      run={async ({ attempts, ...values }) => {
         if (events.length === 0) throw new Error(TEXT.noEvents);
-        await onSave({ ...values, events, ...(check.filter && { filter: check.filter }) });
+        const retry = { ...otherRetry, ...(attempts && { attempts: Number(attempts) }) };
+        await onSave({
+          ...values,
+          events,
+          ...(check.filter && { filter: check.filter }),
+          ...(Object.keys(retry).length > 0 && { retry }),
+        });
         return TEXT.saved;
       }}
     >
@@ -73,6 +84,20 @@ export function EndpointForm({
         />
       </Field>
       <FilterResult check={check} />
+      <Field label={TEXT.settings.onDead}>
+        <select name="onDead">
+          {Object.entries(TEXT.onDead).map(([value, label]) => (
+            <option value={value} key={value} selected={value === endpoint?.settings['onDead']}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </Field>
+      {session.kind === 'console' && (
+        <Field label={TEXT.attempts} hint={TEXT.attemptsHint}>
+          <input name="attempts" type="number" min="1" max="100" defaultValue={ownAttempts ?? ''} />
+        </Field>
+      )}
       {hasIdentity && (
         <Field label={TEXT.tenant}>
           <input name="tenant" />

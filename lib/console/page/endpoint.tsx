@@ -12,9 +12,10 @@ import type {
 import { Action, Field } from './action.js';
 import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
-import { Content, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
+import { Content, Empty, Panel, Pill, Title } from './components.js';
+import { EndpointFacts, formatOf } from './endpoint-facts.js';
 import { EndpointForm, Secret } from './endpoint-form.js';
-import { dateTime, duration } from './format.js';
+import { duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded, type Loaded } from './live.js';
 import { BlockedKeys, useBlockedKeys } from './keys.js';
@@ -40,6 +41,10 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
   );
   const blocked = useBlockedKeys(id);
   const recovery = useRecovery(path);
+  const tenant = loaded.data?.tenant;
+  const format = useLoaded(`format ${id} ${tenant}`, ['endpoints'], (signal) =>
+    formatOf(id, tenant, signal),
+  );
   const blockedCount = blocked.data?.items.length ?? 0;
   return (
     <>
@@ -90,7 +95,7 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
                 }
               </Content>
             </Panel>
-            <EndpointFacts endpoint={endpoint} />
+            <EndpointFacts endpoint={endpoint} format={format.data} />
           </>
         )}
       </Content>
@@ -182,8 +187,21 @@ function EndpointActions({
           endpoint={endpoint}
           session={session}
           onClose={() => setIsEditing(false)}
-          onSave={async ({ url, events, description = null, filter = null }) => {
-            await act('PATCH', path, { url, events, description, filter });
+          onSave={async ({
+            description = null,
+            filter = null,
+            onDead = null,
+            retry,
+            ...values
+          }) => {
+            await act('PATCH', path, {
+              ...values,
+              description,
+              filter,
+              onDead,
+              // Operators set it.
+              ...(session.kind === 'console' && { retry: retry ?? null }),
+            });
             onChange();
           }}
         />
@@ -225,46 +243,4 @@ export async function sendTest(
   reload();
   if (delivered) return TEXT.testDelivered(statusCode, duration(durationMs));
   throw new Error(TEXT.testFailed(reasonText(failureReason), duration(durationMs)));
-}
-
-function EndpointFacts({ endpoint }: { endpoint: EndpointRow }): JSX.Element {
-  const { health, disabled, keys } = endpoint;
-  const { counts, lastSuccessAt } = health;
-  return (
-    <Facts
-      facts={[
-        [TEXT.id, <code>{endpoint.id}</code>],
-        [TEXT.url, <code>{endpoint.url}</code>],
-        [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
-        [TEXT.tenant, endpoint.tenant],
-        ...Object.entries(endpoint.settings).map(
-          ([name, value]) =>
-            [TEXT.settings[name] ?? name, <code>{settingText(name, value)}</code>] as const,
-        ),
-        [
-          TEXT.disabled,
-          disabled && (
-            <>
-              {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />
-            </>
-          ),
-        ],
-        [TEXT.counts, counts && TEXT.countsOf(counts)],
-        [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
-        [
-          TEXT.keys,
-          keys
-            .map(({ kid, signsFrom, state }) => TEXT.keyFrom(kid, dateTime(signsFrom), state))
-            .join('; '),
-        ],
-        [TEXT.source, TEXT.sources[endpoint.source]],
-        [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
-      ]}
-    />
-  );
-}
-
-function settingText(name: string, value: unknown): string {
-  if (name === 'timeout') return duration(Number(value));
-  return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -1,5 +1,6 @@
 import { FILTER, matchesFilter } from '../../endpoints/endpoint-filter.js';
 import { Problems } from '../../options/problems.js';
+import { matchesEvent } from '../../token/event-name.js';
 import type { EventTypeList } from '../console-api.js';
 import { STRINGS } from './strings.js';
 
@@ -33,7 +34,7 @@ export function checkFilter(
   }
   const shown = types.filter(
     ({ event, example }) =>
-      example !== undefined && (chosen.includes('**') || chosen.includes(event)),
+      example !== undefined && chosen.some((pattern) => matchesEvent(pattern, event)),
   );
   return {
     filter,

@@ -235,7 +235,7 @@ export const GERMAN: Messages = {
       count === 0
         ? 'In dieser Zeit wurde alles zugestellt.'
         : `${deliveries(count)} ${count === 1 ? 'wird' : 'werden'} erneut gesendet.`,
-    note: 'Die ältesten werden zuerst gesendet, im Hintergrund: Sie können diese Seite verlassen.',
+    note: 'Sie werden im Hintergrund gesendet: Sie können diese Seite verlassen.',
     started: 'Das Nachholen hat begonnen.',
     progress: (sent, total) => `${number(sent)} von ${number(total)} erneut gesendet.`,
     skipped: (count) =>
@@ -276,9 +276,19 @@ export const GERMAN: Messages = {
     noJson: 'Der Filter ist kein gültiges JSON.',
     matches: (event) => `Das Beispiel von ${event} passt.`,
     matchesNot: (event) => `Das Beispiel von ${event} passt nicht.`,
+    attempts: 'Versuche je Zustellung',
+    attemptsHint: 'Leer: wie es in der Konfiguration steht.',
+    onDead: {
+      '': 'Wie es in der Konfiguration steht',
+      skip: 'Spätere ihres Schlüssels werden gesendet',
+      block: 'Spätere ihres Schlüssels warten',
+    },
+    acknowledged: 'Bestätigtes Format',
+    lastTime: 'zuletzt',
     activity: 'Aktivität',
     settings: {
       filter: 'Filter',
+      profile: 'Format',
       retry: 'Wiederholungen',
       timeout: 'Zeitlimit',
       onDead: 'Nach einer nicht zugestellten',
@@ -286,7 +296,6 @@ export const GERMAN: Messages = {
       concurrency: 'Gleichzeitig',
       method: 'Methode',
       headers: 'Header',
-      profile: 'Format',
     },
     tenant: 'Mandant',
     description: 'Name',
