@@ -182,6 +182,13 @@ try {
       };
       if (folder !== undefined) {
         for (const [name, hash] of Object.entries(PAGES)) await take(name, `console/${hash}`, true);
+        await page.goto(`${origin}/webhooks/console/#/endpoints`);
+        await page.getByRole('button', { name: 'Add endpoint' }).click();
+        await page.getByLabel('Every event').uncheck();
+        await page.getByLabel('order.created').check();
+        await page.getByLabel('Filter').fill('{ "data": { "total": { "$gte": 100 } } }');
+        await page.getByText('The example of order.created matches.').waitFor();
+        await page.screenshot({ path: join(folder, `form-${size}-${colorScheme}.png`) });
         const link = { tenant: 'globex', displayName: 'Globex GmbH', capabilities, language: 'de' };
         const { hash } = app.get(WebhookPortal).link(link);
         await page.goto(`${origin}/webhooks/portal/${hash}`);

@@ -53,10 +53,7 @@ export function EndpointFacts({
         ...Object.entries(endpoint.settings)
           // The format says it, with what the publisher has set.
           .filter(([name]) => name !== 'profile')
-          .map(
-            ([name, value]) =>
-              [settingName(name), <code>{settingText(name, value)}</code>] as const,
-          ),
+          .map(([name, value]) => [settingName(name), settingText(name, value)] as const),
         [
           TEXT.disabled,
           disabled && (
@@ -95,6 +92,7 @@ function settingName(name: string): string {
 }
 
 function settingText(name: string, value: unknown): string {
+  if (name === 'onDead') return TEXT.onDead[value as 'skip' | 'block'];
   if (name === 'timeout') return duration(Number(value));
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

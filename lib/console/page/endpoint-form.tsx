@@ -67,17 +67,25 @@ export function EndpointForm({
       }}
     >
       {hasIdentity && (
-        <Field label={TEXT.id}>
-          <input name="id" />
-        </Field>
+        <>
+          <Field label={TEXT.id}>
+            <input name="id" />
+          </Field>
+          <Field label={TEXT.tenant}>
+            <input name="tenant" />
+          </Field>
+        </>
       )}
       <Field label={TEXT.url}>
         <input name="url" type="url" required defaultValue={endpoint?.url ?? ''} />
       </Field>
+      <Field label={TEXT.description}>
+        <input name="description" defaultValue={endpoint?.description ?? ''} />
+      </Field>
       {types !== undefined && <Events types={types} chosen={events} onChange={setEvents} />}
       <Field label={TEXT.filter} hint={TEXT.filterHint}>
         <textarea
-          rows={filter === '' ? 2 : 6}
+          rows={Math.max(2, filter.split('\n').length)}
           spellcheck={false}
           value={filter}
           onInput={({ currentTarget }) => setFilter(currentTarget.value)}
@@ -98,14 +106,6 @@ export function EndpointForm({
           <input name="attempts" type="number" min="1" max="100" defaultValue={ownAttempts ?? ''} />
         </Field>
       )}
-      {hasIdentity && (
-        <Field label={TEXT.tenant}>
-          <input name="tenant" />
-        </Field>
-      )}
-      <Field label={TEXT.description}>
-        <input name="description" defaultValue={endpoint?.description ?? ''} />
-      </Field>
     </FormDialog>
   );
 }

@@ -205,7 +205,7 @@ export const GERMAN: Messages = {
       'Spätere Zustellungen dieser Schlüssel warten, bis die nicht zugestellte erneut gesendet oder übersprungen wird.',
     states: { waiting: 'Wartet auf Vorgänger', blocking: 'Blockiert Nachfolger' },
     key: 'Reihenfolgeschlüssel',
-    sequence: 'Nummer im Schlüssel',
+    sequence: 'Folgenummer',
     missed: 'Nicht zugestellt',
     since: 'Seit',
     actions: 'Aktionen',

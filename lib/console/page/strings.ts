@@ -196,7 +196,7 @@ export const STRINGS = {
     intro: 'Later deliveries of these keys wait until the missed one is sent again or skipped.',
     states: { waiting: 'Waits for its key', blocking: 'Blocks its key' },
     key: 'Ordering key',
-    sequence: 'Number in its key',
+    sequence: 'Sequence number',
     missed: 'Missed',
     since: 'Since',
     actions: 'Actions',
