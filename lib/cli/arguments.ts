@@ -158,14 +158,15 @@ async function readKey(
   );
 }
 
-/** The shared secret of a file or the environment. */
+/** A secret of a file or the environment; by default, the shared one. */
 export async function readSecret(
   { 'secret-file': file }: KeyValues,
   env: CommandIo['env'],
+  variable = SECRET_VARIABLE,
 ): Promise<string | undefined> {
   const secret =
     file === undefined
-      ? env[SECRET_VARIABLE]
+      ? env[variable]
       : // Editors add a line feed at the end of a file; it is not part of the secret.
         (await readContent(file)).toString().replace(/\r?\n$/, '');
   return secret === '' ? undefined : secret;

@@ -53,6 +53,10 @@ const COMMANDS: Readonly<Record<string, Command>> = {
     summary: 'prints the migrations as SQL for your own migration tool',
     load: () => import('./sql.command.js'),
   },
+  import: {
+    summary: 'imports endpoints and secrets from svix, outpost, convoy or @nestjs/webhooks',
+    load: () => import('./import.command.js'),
+  },
   completion: {
     summary: 'prints a completion script for bash, zsh or fish',
     load: () => import('./completion.command.js'),

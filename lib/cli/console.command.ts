@@ -4,7 +4,6 @@ import type { LoggerService } from '@nestjs/common';
 import type { ConsoleCapability } from '../console/console-api.js';
 import type { StandaloneConsole } from '../console/standalone-console.js';
 import type { RunStatement } from '../postgres/database.js';
-import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
 import {
   type Arguments,
   interruption,
@@ -23,6 +22,7 @@ import {
 import {
   installed,
   openPool,
+  requireTables,
   runDatabaseCommand,
   withDatabase,
 } from './database/database-session.js';
@@ -180,15 +180,11 @@ async function readToken(
 /** Refuses a schema without tables, and a queue that is not in it. */
 async function requireQueues(
   query: RunStatement,
-  { schema }: DatabaseCall,
+  call: DatabaseCall,
   { queue, 'receiver-queue': receiverQueues = [] }: Values,
 ): Promise<void> {
-  const states = await new SchemaMigrator(query, schema).states();
-  if (states.some(({ appliedAt }) => appliedAt === undefined)) {
-    throw new UsageError(
-      `The schema ${schema} does not have the tables that this version of the package needs: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
-    );
-  }
+  await requireTables(query, call);
+  const { schema } = call;
   const wanted = [
     ...(queue === undefined ? [] : [['--queue', queue]]),
     ...receiverQueues.map((name) => ['--receiver-queue', name]),

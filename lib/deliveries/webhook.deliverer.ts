@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import {
   type EndpointRegistry,
   type RegisteredEndpoint,
@@ -82,12 +82,7 @@ export class WebhookDeliverer {
 
   /** Resolves once the store has every endpoint that was disabled so far, or at the deadline (epoch milliseconds). */
   async settle(deadline: number): Promise<void> {
-    let cancel: CancelWake = () => {};
-    const late = new Promise<void>((resolve) => {
-      cancel = this.options.clock.wakeAt(deadline, resolve);
-    });
-    await Promise.race([Promise.all(this.disabling), late]);
-    cancel();
+    await waitUntil(this.options.clock, deadline, Promise.all(this.disabling));
   }
 
   private async consume(): Promise<void> {

@@ -42,6 +42,8 @@ export class EventRecorder {
     events: readonly AddressedEvent[],
     tx?: unknown,
   ): Promise<readonly KnownDeliveries[]> {
+    // The traces are known inside of the observed operations, and stored with the deliveries. So one call of the queue waits until
+    // all operations have begun, and all operations wait for this call.
     const observed: AddressedEvent[] = [];
     let unobserved = events.length;
     let allObserved!: () => void;

@@ -1,4 +1,4 @@
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
@@ -169,12 +169,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private async drain(deadline: number): Promise<void> {
-    let cancel: CancelWake = () => {};
-    await new Promise<void>((resolve) => {
-      cancel = this.clock.wakeAt(deadline, resolve);
-      this.whenDrained(resolve);
-    });
-    cancel();
+    await waitUntil(this.clock, deadline, this.flush());
   }
 
   private whenDrained(resolve: () => void): void {

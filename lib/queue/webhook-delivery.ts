@@ -155,7 +155,7 @@ export type FailureReason =
   | 'connection_reset'
   /** The certificate is invalid, or the handshake failed. */
   | 'tls'
-  /** The head or body of the response exceeds the limit. */
+  /** The head of the response exceeds the limit; with an HttpService that changes requests, also its body. */
   | 'response_too_large'
   /** The response is not HTTP. */
   | 'malformed_response'
@@ -165,13 +165,13 @@ export type FailureReason =
   | 'invalid_request'
   /** The endpoint no longer exists. */
   | 'unknown_endpoint'
-  /** The endpoint is disabled: by configuration, or because it answered 410. */
+  /** The endpoint is disabled: by request, because it answered 410, or because it kept failing. */
   | 'endpoint_disabled'
   /** No attempt was made: the endpoint is paused, and the delivery waits until it is resumed. */
   | 'endpoint_paused'
   /** No attempt was made yet: the last ones to the endpoint failed, and its circuit breaker is open. */
   | 'circuit_open'
-  /** No attempt was made yet: the receiver has asked to wait, by `Retry-After`. */
+  /** No attempt was made yet: the receiver has asked to wait, by 429 or `Retry-After`, or its answers time out. */
   | 'endpoint_overloaded'
   /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
   | 'signing_failed'
@@ -195,7 +195,7 @@ export type DeliveryOutcome =
   | { readonly type: 'delivered' }
   /** The attempt failed; the next one is due at `at` (epoch milliseconds). */
   | { readonly type: 'retry'; readonly at: number; readonly reason: FailureReason }
-  /** No attempt was made; the same attempt is due at `at` (epoch milliseconds). */
+  /** No attempt counts, also not one that a shutdown aborted; the same attempt is due at `at` (epoch milliseconds). */
   | { readonly type: 'defer'; readonly at: number; readonly reason?: FailureReason | undefined }
   /**
    * The delivery is given up after `attempts`, which may be 0; only `redeliver` revives it. With `blocksKey`, the later ones

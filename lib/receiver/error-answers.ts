@@ -91,10 +91,11 @@ function readRefusal(cause: unknown): HandlerRefusal | undefined {
   try {
     if (!(cause instanceof HttpException)) return undefined;
     const status: unknown = cause.getStatus();
-    // A handler that throws a success or a redirect has still failed.
+    // A handler that throws a success or a redirect has still failed. A 410 would tell the sender that the endpoint is gone.
     if (!Number.isInteger(status) || (status as number) < 400 || (status as number) > 599) {
       return undefined;
     }
+    if (status === 410) return { status: 500, detail: String(cause.message), errors: undefined };
     const errors = validationErrors(cause);
     if (errors !== undefined) return { status: 422, detail: '', errors };
     // Typed as a string, but a handler can assign any value.

@@ -1,4 +1,4 @@
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 
 /** Leases are extended after a quarter of their time: if two extensions fail, the third is still in time. */
@@ -12,7 +12,7 @@ export class LeaseKeeper {
   private readonly held = new Set<ReplayReservation>();
   /** Extensions without an answer yet. Weak, since a store may never answer. */
   private readonly extending = new WeakSet<ReplayReservation>();
-  private cancel: CancelWake | undefined;
+  private isArmed = false;
 
   constructor(
     private readonly store: ReplayStore,
@@ -22,18 +22,19 @@ export class LeaseKeeper {
 
   hold(reservation: ReplayReservation): void {
     this.held.add(reservation);
-    this.cancel ??= this.arm();
+    if (!this.isArmed) this.arm();
   }
 
   drop(reservation: ReplayReservation): void {
     this.held.delete(reservation);
   }
 
-  private arm(): CancelWake {
-    return this.clock.wakeAt(this.clock.now() + this.lease / EXTENSIONS_PER_LEASE, () => {
-      this.cancel = undefined;
+  private arm(): void {
+    this.isArmed = true;
+    this.clock.wakeAt(this.clock.now() + this.lease / EXTENSIONS_PER_LEASE, () => {
+      this.isArmed = false;
       void this.extendAll();
-      if (this.held.size > 0) this.cancel = this.arm();
+      if (this.held.size > 0) this.arm();
     });
   }
 

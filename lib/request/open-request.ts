@@ -60,6 +60,9 @@ export interface OpenedRequest extends VerifiedRequest {
   readonly profile: WebhookProfile;
 }
 
+/** Milliseconds after which a body was slow, so that its token is verified again. */
+const SLOW_BODY = 1_000;
+
 /** The part of a {@link VerifiedRequest} that depends on the body. */
 type RequestPayload = Omit<VerifiedRequest, 'method' | 'claims' | 'profile' | 'attempt'>;
 
@@ -73,8 +76,9 @@ export async function openRequest(
   rules: RequestRules,
 ): Promise<OpenedRequest> {
   const method = requireMethod(incoming.method);
-  const { keys } = rules.tokens.settings;
+  const { keys, now, clockTolerance } = rules.tokens.settings;
   const keysBefore = keys.latest?.();
+  const arrivedAt = now();
   const compact = readBearerToken(incoming.headers);
   const token = await rules.tokens.verify(compact);
   const { claims, profile } = token;
@@ -87,8 +91,10 @@ export async function openRequest(
   const isEnveloped = profile === DEFAULT_PROFILE && claims.webhook.envelope === true;
   const payload = await readPayload(incoming, rules, { rule, isEnveloped }, claims);
   try {
-    // A key may be revoked while the body arrives; a slow sender must not extend its life.
-    if (keys.latest?.() !== keysBefore) await rules.tokens.verify(compact);
+    // While a body arrives slowly, the token or its key may expire or be revoked: the replay store forgets a token that has expired.
+    const hasExpired = Number(now()) >= (claims.exp + clockTolerance) * 1_000;
+    const isSlow = Number(now()) - Number(arrivedAt) >= SLOW_BODY;
+    if (hasExpired || isSlow || keys.latest?.() !== keysBefore) await rules.tokens.verify(compact);
   } catch (error) {
     payload.body.remove();
     throw error;

@@ -10,7 +10,12 @@ import {
   isObject,
 } from '../token/decoding.js';
 import { candidatesFor, keyThatSigned } from '../token/token-verifier.js';
-import { invalidClaim, numericDate, refuse, validateAudience } from '../token/validate-claims.js';
+import {
+  invalidClaim,
+  numericDate,
+  claimError,
+  validateAudience,
+} from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 import type { JwtKeys } from './jwt-keys.js';
 
@@ -104,14 +109,14 @@ function checkClaims(
   const { issuers } = rules;
   const { iss, aud } = claims;
   if (issuers !== undefined && !(issuers as readonly unknown[]).includes(iss)) {
-    throw refuse('wrong_issuer', 'iss', 'the issuer of the token is not the expected one');
+    throw claimError('wrong_issuer', 'iss', 'the issuer of the token is not the expected one');
   }
   const times = checkTimes(claims, rules, now);
   validateAudience(aud, rules.audience);
   for (const [name, { accepts }] of Object.entries(rules.claims)) {
     const value = Object.hasOwn(claims, name) ? claims[name] : undefined;
     if (value === undefined) {
-      throw refuse('missing_claim', name, `the claim ${name} is missing`);
+      throw claimError('missing_claim', name, `the claim ${name} is missing`);
     }
     if (!accepts(value)) throw invalidClaim(name, `${name} has not the expected value`);
   }
@@ -130,21 +135,22 @@ function checkTimes(
     claims[name] === undefined ? undefined : numericDate(name, claims[name]);
   const [iat, nbf, exp] = [time('iat'), time('nbf'), time('exp')];
   if (exp === undefined && maxAge === undefined) {
-    throw refuse('missing_claim', 'exp', 'the claim exp is missing');
+    throw claimError('missing_claim', 'exp', 'the claim exp is missing');
   }
   if (exp === undefined && iat === undefined) {
-    throw refuse('missing_claim', 'iat', 'the claim iat is missing');
+    throw claimError('missing_claim', 'iat', 'the claim iat is missing');
   }
   const expires = exp ?? iat! + maxAge!;
   // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
-  if (!(now < expires + tolerance)) throw refuse('token_expired', 'exp', 'the token has expired');
+  if (!(now < expires + tolerance))
+    throw claimError('token_expired', 'exp', 'the token has expired');
   for (const [name, start] of Object.entries({ nbf, iat })) {
     if (start !== undefined && start > now + tolerance) {
-      throw refuse('token_not_yet_valid', name, 'the token is not valid yet');
+      throw claimError('token_not_yet_valid', name, 'the token is not valid yet');
     }
   }
   if (expires > now + tolerance + Math.max(MAX_LIFETIME, maxAge ?? 0)) {
-    throw refuse('token_too_old', 'exp', 'the lifetime of the token is longer than two days');
+    throw claimError('token_too_old', 'exp', 'the lifetime of the token is longer than two days');
   }
   return { issuedAt: iat, expires };
 }

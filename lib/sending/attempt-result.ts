@@ -50,6 +50,8 @@ export interface ReceiverAnswer {
   readonly statusCode: number;
   readonly retryAfter: string | undefined;
   readonly challenge: string | undefined;
+  /** The code of a receiver of this package; see the table of its answers. */
+  readonly code: string | undefined;
   /** May echo the token or the payload, so it is redacted, and stored with the attempt only. Absent if it is not bytes. */
   readonly body: AnswerBody | undefined;
 }
@@ -76,6 +78,7 @@ export function readAnswer(response: unknown): ReceiverAnswer | undefined {
       statusCode: status as number,
       retryAfter: read['retry-after'],
       challenge: read['www-authenticate'],
+      code: read['webhook-error'],
       body: bodyOf(data, read),
     };
   } catch {
@@ -99,20 +102,21 @@ export function answerOfError(error: unknown): ReceiverAnswer | NoAnswer {
   }
 }
 
-type ReadHeader = 'retry-after' | 'www-authenticate' | 'content-type' | 'content-encoding';
-const READ_HEADERS: ReadonlySet<string> = new Set<ReadHeader>([
+const READ_HEADERS = [
   'retry-after',
   'www-authenticate',
+  'webhook-error',
   'content-type',
   'content-encoding',
-]);
+] as const;
+type ReadHeader = (typeof READ_HEADERS)[number];
 
 /** Of two headers that differ only in case, the first is used. */
 function readHeaders(headers: unknown): Partial<Record<ReadHeader, string>> {
   const read: Partial<Record<ReadHeader, string>> = {};
   for (const [given, value] of Object.entries(headers ?? {})) {
     const name = given.toLowerCase() as ReadHeader;
-    if (!READ_HEADERS.has(name) || read[name] !== undefined) continue;
+    if (!READ_HEADERS.includes(name) || read[name] !== undefined) continue;
     const values = (Array.isArray(value) ? value : [value]) as unknown[];
     read[name] = values.filter(isText).join(', ');
   }
@@ -146,6 +150,9 @@ const HEAD_UNSUPPORTED = new Set([404, 405, 408, 411, 413, 414, 431, 494, 501]);
 /** The same, unless the answer has the Bearer challenge of a webhook receiver. */
 const HEAD_UNSUPPORTED_UNLESS_CHALLENGED = new Set([400, 401]);
 
+/** Codes of a receiver whose handler has run, whatever status it chose: a POST would run it again. */
+const HANDLER_FAILURES = new Set(['handler_failed', 'validation_failed', 'application_refused']);
+
 /** Whether the receiver acknowledged the event. */
 export function isAcknowledged(
   method: 'HEAD' | 'POST',
@@ -162,7 +169,8 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
     // Some servers close the connection on a long head, or wrongly answer HEAD with a body.
     return answer.reason === 'connection_reset' || answer.reason === 'malformed_response';
   }
-  const { statusCode, challenge } = answer;
+  const { statusCode, challenge, code } = answer;
+  if (code !== undefined && HANDLER_FAILURES.has(code)) return false;
   if (isSuccess(statusCode) || isRedirect(statusCode)) return true;
   if (HEAD_UNSUPPORTED_UNLESS_CHALLENGED.has(statusCode)) return !isBearerChallenge(challenge);
   return HEAD_UNSUPPORTED.has(statusCode);

@@ -76,7 +76,10 @@ export class HttpTransport {
    * @throws if axios cannot be loaded
    */
   async send(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
-    const client = await (this.client ??= this.load());
+    const client = await (this.client ??= this.load().catch((error: unknown) => {
+      this.client = undefined;
+      throw error;
+    }));
     if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
     return new Promise((resolve) => {
       try {
@@ -216,12 +219,16 @@ function deliveryAxios({
   return new DeliveryAxios();
 }
 
+/** Errors of a connection that its server has closed. */
+const CLOSED: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE']);
+
 /** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
 async function sendByNode(
-  { AxiosError, CanceledError }: typeof import('axios'),
+  axios: typeof import('axios'),
   config: InternalAxiosRequestConfig,
-  { httpAgent, httpsAgent }: GuardedAgents,
+  agents: GuardedAgents,
 ): Promise<AxiosResponse> {
+  const { AxiosError, CanceledError } = axios;
   const { url, headers, maxContentLength = -1 } = config;
   const method = config.method!.toUpperCase();
   const isSecure = url!.startsWith('https:');
@@ -230,17 +237,21 @@ async function sendByNode(
     const request = (isSecure ? https : http).request(url!, {
       method,
       headers: headers.toJSON(),
-      agent: isSecure ? httpsAgent : httpAgent,
+      agent: isSecure ? agents.httpsAgent : agents.httpAgent,
       signal,
     });
-    const fail = (error: NodeJS.ErrnoException): void =>
-      reject(
-        signal?.aborted === true
-          ? new CanceledError(undefined, config)
-          : AxiosError.from(error, error.code, config, request),
-      );
+    const fail = (error: NodeJS.ErrnoException): void => {
+      if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
+      // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
+      if (request.reusedSocket && !hasAnswer && CLOSED.has(error.code)) {
+        return resolve(sendByNode(axios, config, agents));
+      }
+      reject(AxiosError.from(error, error.code, config, request));
+    };
     request.on('error', fail);
+    let hasAnswer = false;
     request.on('response', (answer) => {
+      hasAnswer = true;
       const chunks: Buffer[] = [];
       let length = 0;
       const succeed = (): void => {
@@ -258,8 +269,8 @@ async function sendByNode(
         length += chunk.length;
         chunks.push(chunk);
         if (maxContentLength < 0 || length <= maxContentLength) return;
-        const message = `maxContentLength size of ${maxContentLength} exceeded`;
-        reject(new AxiosError(message, AxiosError.ERR_BAD_RESPONSE, config, request));
+        // The status has said what matters; the rest may never end.
+        succeed();
         request.destroy();
       });
       answer.on('end', succeed);

@@ -43,7 +43,7 @@ export function validateClaims(claims: Members, expected: ClaimsExpectation): We
   requirePresent('jti', jti);
   if (!isIdentifier(iss)) throw invalidClaim('iss', identifierRule('iss'));
   if (iss !== expected.issuer) {
-    throw refuse('wrong_issuer', 'iss', otherIssuer(iss, expected.issuer));
+    throw claimError('wrong_issuer', 'iss', otherIssuer(iss, expected.issuer));
   }
   if (!isIdentifier(jti)) throw invalidClaim('jti', identifierRule('jti'));
   optionalIdentifier('sub', sub);
@@ -69,15 +69,16 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
   if (iat >= exp) throw invalidClaim('exp', 'exp must be later than iat');
   // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
-  if (!(now < exp + clockTolerance)) throw refuse('token_expired', 'exp', 'the token has expired');
+  if (!(now < exp + clockTolerance))
+    throw claimError('token_expired', 'exp', 'the token has expired');
   if (nbf !== undefined && nbf > now + clockTolerance) {
-    throw refuse('token_not_yet_valid', 'nbf', 'the token is not valid yet');
+    throw claimError('token_not_yet_valid', 'nbf', 'the token is not valid yet');
   }
   if (iat > now + clockTolerance) {
-    throw refuse('token_not_yet_valid', 'iat', 'the token was issued in the future');
+    throw claimError('token_not_yet_valid', 'iat', 'the token was issued in the future');
   }
   if (exp - iat > maxTokenLifetime) {
-    throw refuse(
+    throw claimError(
       'token_too_old',
       'exp',
       `the lifetime of the token is longer than ${maxTokenLifetime} seconds`,
@@ -89,7 +90,7 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
 export function validateAudience(aud: unknown, configured: readonly string[]): void {
   if (aud === undefined) {
     if (configured.length === 0) return;
-    throw refuse(
+    throw claimError(
       'wrong_audience',
       'aud',
       'the token has no audience, and this receiver requires one',
@@ -100,14 +101,14 @@ export function validateAudience(aud: unknown, configured: readonly string[]): v
     throw invalidClaim('aud', 'aud must be a string or a list of strings');
   }
   if (!named.some((one) => configured.includes(one))) {
-    throw refuse('wrong_audience', 'aud', 'the token is for another audience');
+    throw claimError('wrong_audience', 'aud', 'the token is for another audience');
   }
 }
 
 function validateWebhook(webhook: unknown, { rules, settings }: ClaimsExpectation): WebhookClaim {
   if (!isObject(webhook)) throw invalidClaim('webhook', 'webhook must be an object');
   if (webhook['event'] === undefined) {
-    throw refuse('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
+    throw claimError('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
   }
   if (!isEventName(webhook['event'], rules.name)) {
     throw invalidClaim('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
@@ -116,7 +117,7 @@ function validateWebhook(webhook: unknown, { rules, settings }: ClaimsExpectatio
 }
 
 function requirePresent(name: string, value: unknown): void {
-  if (value === undefined) throw refuse('missing_claim', name, `the claim ${name} is missing`);
+  if (value === undefined) throw claimError('missing_claim', name, `the claim ${name} is missing`);
 }
 
 function optionalIdentifier(name: string, value: unknown): void {
@@ -140,7 +141,7 @@ export function invalidClaim(claim: string, message: string): WebhookTokenError 
 }
 
 /** A claim of an authenticated token is missing, or is not for this receiver or this time. */
-export function refuse(
+export function claimError(
   code: WebhookTokenErrorCode,
   claim: string,
   message: string,

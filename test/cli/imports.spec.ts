@@ -50,7 +50,7 @@ describe('the command line', () => {
     expect(packages.filter(isNest)).toEqual([]);
   });
 
-  it.each(['migrate', 'status', 'sql', 'console'])(
+  it.each(['migrate', 'status', 'sql', 'console', 'import'])(
     'starts %s without loading Nest or a driver',
     (name) => {
       const packages = [...loaded(join(LIB, `cli/${name}.command.ts`))];

@@ -70,6 +70,7 @@ class Work {
     if (event === 'order.late') await webhook.commit(undefined);
     if (event === 'order.failing') throw new Error('the database said something secret');
     if (event === 'order.teapot') throw new HttpException('short and stout', 418);
+    if (event === 'order.gone') throw new HttpException('the order was deleted', 410);
     if (event === 'order.held') await this.gate.pass();
   }
 }
@@ -85,7 +86,14 @@ class Closed implements CanActivate {
 class Handlers {
   constructor(private readonly work: Work) {}
 
-  @OnWebhookEvent(['order.created', 'order.failing', 'order.teapot', 'order.held', 'order.late'])
+  @OnWebhookEvent([
+    'order.created',
+    'order.failing',
+    'order.teapot',
+    'order.gone',
+    'order.held',
+    'order.late',
+  ])
   on(@WebhookContext() event: WebhookEvent): Promise<void> {
     return this.work.do(event);
   }
@@ -464,6 +472,19 @@ describe.each(adapters)('the answers of a receiver on %s', (_, createAdapter) =>
         status: 418,
         headers: { 'webhook-error': 'handler_failed' },
         json: { code: 'handler_failed', status: 418, detail: 'short and stout' },
+      });
+    },
+  );
+
+  it.each(entryPoints)(
+    '%s answers 500 if a handler throws 410, which would disable the endpoint',
+    async (path) => {
+      const gone = await send(receiver.origin, { path, token: signed({ event: 'order.gone' }) });
+
+      expect(gone).toMatchObject({
+        status: 500,
+        headers: { 'webhook-error': 'handler_failed' },
+        json: { code: 'handler_failed', status: 500, detail: 'the order was deleted' },
       });
     },
   );

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { digest } from 'nestjs-webhook-token/token';
 import { adapters } from '../fixtures/adapters.js';
 import { forged, goodClaims } from '../fixtures/forged-token.js';
@@ -131,6 +132,24 @@ describe.each(adapters)('bodies of a hostile sender on %s', (adapter, createAdap
         connection.destroy();
         expect(target.events.at(-1)?.data).toEqual({ slow: true });
       });
+    });
+
+    it('rejects a body that ends after its token has expired', async () => {
+      const clock = new TestClock(Date.now());
+      const late = await HostileTarget.start(createAdapter(), {
+        options: { ...receiverOptions(), clock },
+      });
+      const { token, body } = signedBody('{"late":true}');
+      const [connection, socket] = await late.connectBothEnds();
+      connection.write(postHead(token, ['Content-Type: application/json', 'Content-Length: 13']));
+      connection.write(body.subarray(0, 1));
+      await arrived(connection, socket);
+      await clock.advance(2 * 3_600_000);
+      connection.write(body.subarray(1));
+
+      expect(outcome(await connection.answer())).toEqual([401, 'token_expired']);
+      connection.destroy();
+      await late.close();
     });
 
     it('rejects chunks at the limit', async () => {

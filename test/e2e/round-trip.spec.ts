@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule, HttpService } from '@nestjs/axios';
-import { Injectable } from '@nestjs/common';
+import { BadRequestException, Injectable, NotFoundException } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { InMemoryWebhookTransport, signWebhook } from 'nestjs-webhook-token/testing';
 import {
@@ -22,13 +22,16 @@ import {
 
 let seen: WebhookEvent[] = [];
 let failures = 0;
+let failure = new Error('not yet');
+let runs = 0;
 let onSeen = (): void => undefined;
 
 @Injectable()
 class Everything {
   @OnWebhookEvent('**')
   on(_: unknown, event: WebhookEvent): void {
-    if (failures-- > 0) throw new Error('not yet');
+    runs++;
+    if (failures-- > 0) throw failure;
     seen.push(event);
     onSeen();
   }
@@ -55,6 +58,8 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
   beforeEach(async () => {
     seen = [];
     failures = 0;
+    failure = new Error('not yet');
+    runs = 0;
     receiver = await startApp(createAdapter(), {
       options: receiverOptions(),
       providers: [Everything],
@@ -65,6 +70,20 @@ describe.each(adapters)('from a publisher to a receiver on %s', (_, createAdapte
     await receiver.app.close();
   });
   const to = (): string => `${receiver.origin}/webhooks`;
+
+  it.each([new NotFoundException(), new BadRequestException()])(
+    'a handler that throws %s runs once in an attempt, also by HEAD',
+    async (thrown) => {
+      await startSender();
+      failures = 1;
+      failure = thrown;
+
+      const { statusCode } = await publisher.send(to(), 'order.created', { id: 1 });
+
+      expect(statusCode).toBe(thrown.getStatus());
+      expect(runs).toBe(1);
+    },
+  );
 
   it('a small object is sent inline by HEAD, everything else by POST', async () => {
     await startSender();

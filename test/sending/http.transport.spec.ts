@@ -65,6 +65,21 @@ describe.each([
     await hostile.released();
   });
 
+  it('is sent on another connection if the server closes an idle one meanwhile', async () => {
+    hostile = await HostileReceiver.start((socket, request) => {
+      if (request % 2 === 0) socket.resetAndDestroy();
+      else socket.write(NO_CONTENT);
+    });
+    const results = [await send(hostile.url), await send(hostile.url)];
+    // A HEAD: a closed connection says nothing about the method.
+    const small = await bench.publisher.send(hostile.url, 'order.created', { id: 1 });
+
+    expect(results).toMatchObject([{ status: 'delivered' }, { status: 'delivered' }]);
+    expect(small).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(hostile.connections).toBe(3);
+    expect(hostile.requests).toBe(5);
+  });
+
   it.each(NO_ANSWERS)('fails after %s', async (__, behave, failureReason) => {
     hostile = await HostileReceiver.start(behave);
 

@@ -1,7 +1,8 @@
 import type { Pool } from 'pg';
 import { isWebhookError } from '../../errors/webhook.error.js';
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
-import type { RunStatement } from '../../postgres/database.js';
+import type { PostgresClient, RunStatement } from '../../postgres/database.js';
+import { SchemaMigrator } from '../../postgres/migrations/schema.migrator.js';
 import { rowsOf } from '../../postgres/transactions/transaction-adapters.js';
 import { type Arguments, type Options, runWithArguments, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';
@@ -19,15 +20,24 @@ const FAILED = 2;
  * @returns the exit code of `run`, 0 for help, 2 for wrong usage or a database error
  */
 export async function runDatabaseCommand<Known extends Options>(
-  command: { readonly name: string; readonly help: string; readonly options: Known },
+  command: {
+    readonly name: string;
+    readonly help: string;
+    readonly options: Known;
+    /** The most arguments without an option; default none. */
+    readonly positionals?: number;
+  },
   args: readonly string[],
   io: CommandIo,
-  run: (values: Arguments<Known>['values']) => Promise<number>,
+  run: (
+    values: Arguments<Known>['values'],
+    positionals: Arguments<Known>['positionals'],
+  ) => Promise<number>,
 ): Promise<number> {
   try {
     return await runWithArguments(command, args, io, async ({ values, positionals }) => {
       // The unexpected word may be the URL, so it is not quoted.
-      if (positionals.length === 0) return run(values);
+      if (positionals.length <= (command.positionals ?? 0)) return run(values, positionals);
       throw new UsageError('An argument without an option: pass the database as --database-url.');
     });
   } catch (error) {
@@ -50,11 +60,59 @@ export async function withDatabase<T>(
   call: DatabaseCall,
   work: (run: RunStatement) => Promise<T>,
 ): Promise<T> {
+  return withPool(call, async (pool) => work(statementsOn(pool)));
+}
+
+/**
+ * Runs work in one transaction, and commits it if the work says so.
+ *
+ * @param work - gets the connection, as a client of a store and to run statements on
+ * @throws as {@link withDatabase}
+ */
+export async function withTransaction<T>(
+  call: DatabaseCall,
+  work: (
+    client: PostgresClient,
+    run: RunStatement,
+  ) => Promise<{ readonly commit: boolean; readonly result: T }>,
+): Promise<T> {
+  return withPool(call, async (pool) => {
+    const connection = await pool.connect();
+    // Without a listener, a connection that breaks would end the process; its next statement reports the error.
+    connection.on('error', () => {});
+    try {
+      await connection.query('BEGIN');
+      const client: PostgresClient = {
+        query: async (text, values) => connection.query(text, values),
+      };
+      const { commit, result } = await work(client, statementsOn(client));
+      await connection.query(commit ? 'COMMIT' : 'ROLLBACK');
+      return result;
+    } finally {
+      // Closing the connection ends a transaction that was not committed.
+      connection.release(true);
+    }
+  });
+}
+
+function statementsOn(client: PostgresClient): RunStatement {
+  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
+}
+
+/** Refuses a schema without the tables of this version. */
+export async function requireTables(run: RunStatement, { schema }: DatabaseCall): Promise<void> {
+  const states = await new SchemaMigrator(run, schema).states();
+  if (states.some(({ appliedAt }) => appliedAt === undefined)) {
+    throw new UsageError(
+      `The schema ${schema} does not have the tables that this version of the package needs: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
+    );
+  }
+}
+
+async function withPool<T>(call: DatabaseCall, work: (pool: Pool) => Promise<T>): Promise<T> {
   const pool = await openPool(call, 2);
   try {
-    return await work(async (statement, values) =>
-      rowsOf(await pool.query(statement, [...values])),
-    );
+    return await work(pool);
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new DatabaseSessionError(reasonOf(error, call), { cause: error });

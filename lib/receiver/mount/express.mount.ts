@@ -9,8 +9,9 @@ import {
 } from './mounted-paths.js';
 
 /**
- * Mounts receivers on Express by one middleware. It is registered while the module is created: behind the middleware of an instance
- * that the application passes to the adapter, and ahead of `app.use()`, CORS, body parsers and routes.
+ * Mounts receivers on Express by one middleware, which is registered while the module is created, ahead of `app.use()`, CORS, body
+ * parsers and routes. It answers the requests that {@link MountedPaths.attach} cannot see: those of an outer application, which ran
+ * its middleware before, and those without a socket.
  */
 export class ExpressMount implements AdapterMount {
   readonly paths: MountedPaths;

@@ -49,8 +49,9 @@ interface FastifyInstance {
 }
 
 /**
- * Mounts receivers on Fastify. A mounted path is a route whose onRequest hook takes Node's request over before any parser, behind
- * the onRequest hooks of the root instance.
+ * Mounts receivers on Fastify by a route, whose onRequest hook takes Node's request over before any parser. It answers the requests
+ * that {@link MountedPaths.attach} cannot see: those of `inject()` and of serverless adapters, behind the onRequest hooks of the root
+ * instance.
  */
 export class FastifyMount implements AdapterMount {
   readonly paths = new MountedPaths({ caseSensitive: true, strict: true });
@@ -63,7 +64,7 @@ export class FastifyMount implements AdapterMount {
       if (this.paths.screen(raw, reply.raw)) done();
       else reply.hijack();
     });
-    // Nest copies the metadata of a method to its handler; with parameters in the path, only the token tells (below).
+    // Nest copies the metadata of a method to the handler of its route, so that a `@WebhookRoute()` is recognised.
     this.instance.addHook('onRoute', (route) => {
       if (readRoute(route.handler) !== undefined) {
         route.preParsing = [shieldRoute, ...[route.preParsing ?? []].flat()];

@@ -16,8 +16,8 @@ import type { AdapterMount, NodeHandler } from './mounted-paths.js';
 const mounts = new WeakMap<HttpServer, AdapterMount>();
 
 /**
- * Mounts the receivers on the application's HTTP adapter in two steps: as soon as the adapter is known, before the application's
- * body parsers exist; and at start-up, when the prefix and the versions are known.
+ * Mounts the receivers on the application's HTTP adapter in three steps: as soon as the adapter is known, before the application's
+ * body parsers exist; at start-up, when the prefix and the versions are known; and on the server, ahead of the framework.
  */
 @Injectable()
 export class WebhookMount {

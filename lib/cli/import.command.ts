@@ -1,0 +1,267 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { isSchemaName, SCHEMA_RULE } from '../postgres/sql-text.js';
+import type { RunStatement } from '../postgres/database.js';
+import {
+  type Arguments,
+  jsonOf,
+  readInput,
+  readSecret,
+  readVariables,
+  UsageError,
+} from './arguments.js';
+import type { CommandIo } from './command.interface.js';
+import { DATABASE_HELP, DATABASE_OPTIONS, readDatabaseCall } from './database/database-call.js';
+import {
+  installed,
+  requireTables,
+  runDatabaseCommand,
+  withTransaction,
+} from './database/database-session.js';
+import { readConvoy } from './import/convoy.js';
+import type { ImportedEndpoint, ImportTarget } from './import/endpoint-importer.js';
+import { OfficialKeys, readNestWebhooks } from './import/nest-webhooks.js';
+import { type OutpostMode, readOutpost } from './import/outpost.js';
+import { membersOf, type SourceEndpoint } from './import/source-endpoint.js';
+import { readSvix } from './import/svix.js';
+
+/** The environment variables with the sealing key, and with the keys of `@nestjs/webhooks`. */
+const SEALING_KEY_VARIABLE = 'WEBHOOK_SEALING_KEY';
+const OFFICIAL_KEYS_VARIABLE = 'WEBHOOKS_ENCRYPTION_KEYS';
+const OFFICIAL_SCHEMA = 'nest_webhooks';
+
+export const help = `Usage: nestjs-webhook-token import <svix|outpost|convoy|nestjs> [file] [options]
+
+Imports endpoints and their secrets into the endpoint store on PostgreSQL. Prints what it would do,
+and writes only with --apply: all endpoints in one transaction, or none if one of them is invalid.
+Endpoints that exist are left as they are, so the command can be repeated. The file is JSON, - for
+standard input; nestjs without a file reads the tables of @nestjs/webhooks in the same database.
+
+  --apply                write
+  --skip-invalid         write the others if some endpoints are invalid
+  --mode <mode>          outpost: its DESTINATIONS_WEBHOOK_MODE, default or standard
+  --from-schema <name>   nestjs: schema of its tables; default ${OFFICIAL_SCHEMA}
+  --sealing-key-id <id>  id of the application's first sealing key; required with --apply
+  --sealing-key-file <file>
+                         file with this key; default: the variable ${SEALING_KEY_VARIABLE}
+  --allow-http           allow http: URLs, as the publisher's allowHttp
+  --allow-private        allow addresses of private networks, as allowPrivateNetworks
+${DATABASE_HELP}
+  --json                 print JSON: { source, applied, endpoints: [{ id, tenant, url, events, state,
+                         envelope, result, notes, problems }] }
+
+The secrets of @nestjs/webhooks are decrypted with the variable ${OFFICIAL_KEYS_VARIABLE}.
+
+Exit code: 0 imported, or would be, 1 nothing written because an endpoint is invalid, 2 wrong usage
+or a database error.
+`;
+
+const OPTIONS = {
+  ...DATABASE_OPTIONS,
+  apply: { type: 'boolean' },
+  'skip-invalid': { type: 'boolean' },
+  mode: { type: 'string' },
+  'from-schema': { type: 'string' },
+  'sealing-key-id': { type: 'string' },
+  'sealing-key-file': { type: 'string' },
+  'allow-http': { type: 'boolean' },
+  'allow-private': { type: 'boolean' },
+} as const;
+
+const INVALID = 1;
+const SOURCES = ['svix', 'outpost', 'convoy', 'nestjs'] as const;
+type Source = (typeof SOURCES)[number];
+type Values = Arguments<typeof OPTIONS>['values'];
+
+/** What `import --json` prints. */
+export interface ImportReport {
+  readonly source: Source;
+  /** Whether the endpoints with the result `create` were written. */
+  readonly applied: boolean;
+  readonly endpoints: readonly ImportedEndpoint[];
+}
+
+/** Imports endpoints, or reports what would be imported. */
+export async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const command = { name: 'import', help, options: OPTIONS, positionals: 2 };
+  return runDatabaseCommand(command, args, io, async (values, [name, file]) => {
+    const source = readSource(name);
+    const env = await readVariables(values['env-file'], io.env);
+    const call = readDatabaseCall(values, env);
+    const mode = readMode(values.mode, source);
+    const fromSchema = readOfficialSchema(values, source, file);
+    const sealingKey = await readSealingKey(values, env);
+    const keys = new OfficialKeys(keysOf(env[OFFICIAL_KEYS_VARIABLE]));
+    const exported = file === undefined ? undefined : await readExport(file, io);
+    const read = (rows: unknown): readonly SourceEndpoint[] => readAll(source, rows, mode, keys);
+    const given = exported === undefined ? undefined : read(exported);
+    // Loads Nest, which other commands do not need.
+    const { importEndpoints } = await installed(
+      async () => import('./import/endpoint-importer.js'),
+    );
+    const isStrict = values['skip-invalid'] !== true;
+    const report = await withTransaction<ImportReport>(call, async (client, query) => {
+      await requireTables(query, call);
+      const target: ImportTarget = {
+        client,
+        schema: call.schema,
+        sealingKey,
+        egress: {
+          allowHttp: values['allow-http'],
+          allowPrivateNetworks: values['allow-private'],
+        },
+      };
+      const found = given ?? read(await readOfficialTable(query, fromSchema));
+      if (found.length === 0) throw new UsageError(EMPTY[source]);
+      const endpoints = await importEndpoints(found, target);
+      const isRefused = isStrict && endpoints.some(({ result }) => result === 'invalid');
+      const applied = values.apply === true && !isRefused;
+      return { commit: applied, result: { source, applied, endpoints } };
+    });
+    io.stdout.write(
+      values.json === true ? `${JSON.stringify(report, undefined, 2)}\n` : reportText(report),
+    );
+    const hasInvalid = report.endpoints.some(({ result }) => result === 'invalid');
+    return isStrict && hasInvalid ? INVALID : 0;
+  });
+}
+
+function readSource(name: string | undefined): Source {
+  const source = SOURCES.find((one) => one === name);
+  if (source !== undefined) return source;
+  throw new UsageError(`Name the source: ${SOURCES.join(', ')}.`);
+}
+
+function readMode(mode: string | undefined, source: Source): OutpostMode {
+  if (source !== 'outpost') {
+    if (mode === undefined) return 'standard';
+    throw new UsageError('--mode is only for outpost.');
+  }
+  if (mode === 'default' || mode === 'standard') return mode;
+  throw new UsageError(
+    '--mode is required for outpost: default or standard, as its DESTINATIONS_WEBHOOK_MODE; without that setting, default.',
+  );
+}
+
+function readOfficialSchema(
+  { 'from-schema': schema }: Values,
+  source: Source,
+  file: string | undefined,
+): string {
+  if (source !== 'nestjs' && file === undefined) {
+    throw new UsageError(`Pass the file with the endpoints of ${source}, or - for standard input.`);
+  }
+  if (schema !== undefined && (source !== 'nestjs' || file !== undefined)) {
+    throw new UsageError('--from-schema is only for nestjs without a file.');
+  }
+  if (isSchemaName(schema ?? OFFICIAL_SCHEMA)) return schema ?? OFFICIAL_SCHEMA;
+  throw new UsageError(`--from-schema ${SCHEMA_RULE}.`);
+}
+
+/** A dry run needs no key: it seals with a random one, and writes nothing. */
+async function readSealingKey(
+  values: Values,
+  env: CommandIo['env'],
+): Promise<ImportTarget['sealingKey']> {
+  const id = values['sealing-key-id'];
+  const key = await readSecret(
+    { 'secret-file': values['sealing-key-file'] },
+    env,
+    SEALING_KEY_VARIABLE,
+  );
+  if (id !== undefined && key !== undefined) return { id, key };
+  if (values.apply !== true) return { id: randomUUID(), key: randomBytes(32).toString('base64') };
+  throw new UsageError(
+    `--apply needs the application's first sealing key: pass its id with --sealing-key-id, and set ${SEALING_KEY_VARIABLE}, or pass --sealing-key-file.`,
+  );
+}
+
+function keysOf(list: string | undefined): string[] {
+  return (list ?? '')
+    .split(',')
+    .map((key) => key.trim())
+    .filter((key) => key !== '');
+}
+
+async function readExport(file: string, io: CommandIo): Promise<unknown> {
+  return jsonOf((await readInput(file, io.stdin)).toString(), file === '-' ? 'The input' : file);
+}
+
+const EMPTY: Readonly<Record<Source, string>> = {
+  svix: 'The file has no endpoints: it must be a list of { app, endpoint, secret, headers }.',
+  outpost: 'The file has no destinations: it must be a list of them, as the API lists them.',
+  convoy: 'The file has no endpoints: it must be an object { endpoints, subscriptions, filters }.',
+  nestjs: 'There are no endpoints to import: the table, or the list of its rows, is empty.',
+};
+
+function readAll(
+  source: Source,
+  exported: unknown,
+  mode: OutpostMode,
+  keys: OfficialKeys,
+): readonly SourceEndpoint[] {
+  if (source === 'convoy') return readConvoy(exported);
+  const items = Array.isArray(exported) ? (exported as unknown[]) : [];
+  if (source === 'svix') return items.map(readSvix);
+  if (source === 'outpost') return items.map((item) => readOutpost(item, mode));
+  const now = Date.now();
+  return items.map((item) => readNestWebhooks(item, keys, now));
+}
+
+/** The rows of the table of `@nestjs/webhooks`, as JSON. */
+async function readOfficialTable(query: RunStatement, schema: string): Promise<unknown> {
+  const [table] = await query('SELECT to_regclass($1::text) IS NOT NULL AS exists', [
+    `${schema}.endpoints`,
+  ]);
+  if (membersOf(table)['exists'] !== true) {
+    throw new UsageError(
+      `The database has no table ${schema}.endpoints: pass --from-schema, or a file with its rows as JSON.`,
+    );
+  }
+  const [row] = await query(
+    `SELECT coalesce(json_agg(one ORDER BY id), '[]')::text AS rows FROM ${schema}.endpoints one`,
+    [],
+  );
+  return JSON.parse(String(row!['rows']));
+}
+
+function reportText({ applied, endpoints }: ImportReport): string {
+  const header = ['result', 'id', 'tenant', 'url', 'events', 'body', 'state'];
+  const rows = endpoints.map(({ result, id, tenant, url, events, envelope, state }) => [
+    result,
+    id ?? '-',
+    tenant ?? '-',
+    url ?? '-',
+    [events].flat().join(','),
+    envelope ? 'envelope' : 'data',
+    state,
+  ]);
+  const widths = header.map((_, column) =>
+    Math.max(...[header, ...rows].map((row) => row[column]!.length)),
+  );
+  const lines = [header, ...rows].map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column]!))
+      .join('  ')
+      .trimEnd(),
+  );
+  const remarks = endpoints.map(({ notes, problems }) => [
+    ...problems.map((problem) => `  ! ${problem}`),
+    ...notes.map((note) => `  - ${note}`),
+  ]);
+  const [head, ...body] = lines;
+  return [
+    head,
+    ...body.flatMap((line, index) => [line, ...remarks[index]!]),
+    summaryOf(applied, endpoints),
+    '',
+  ].join('\n');
+}
+
+function summaryOf(applied: boolean, endpoints: readonly ImportedEndpoint[]): string {
+  const count = (result: ImportedEndpoint['result']): number =>
+    endpoints.filter((one) => one.result === result).length;
+  const counts = `${count('exists')} exist, ${count('invalid')} invalid`;
+  return applied
+    ? `${count('create')} created, ${counts}.`
+    : `Nothing was written. ${count('create')} to create, ${counts}.`;
+}

@@ -1,0 +1,178 @@
+import { randomBytes } from 'node:crypto';
+import { SystemClock } from '../../clock/webhook-clock.js';
+import { EndpointRegistry } from '../../endpoints/endpoint.registry.js';
+import type { EndpointStore } from '../../endpoints/endpoint-store.js';
+import type { SealingKey, SecretSealer } from '../../endpoints/secret-sealer.js';
+import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
+import { WebhookEndpoints } from '../../endpoints/webhook.endpoints.js';
+import { isWebhookError, WebhookDeliveryError } from '../../errors/webhook.error.js';
+import { Problems } from '../../options/problems.js';
+import type { EgressOptions } from '../../egress/egress-policy.js';
+import type { PostgresClient } from '../../postgres/database.js';
+import { PostgresEndpointStore } from '../../postgres/postgres-endpoint.store.js';
+import { resolvePublisherOptions } from '../../publisher/publisher-options.resolver.js';
+import { UsageError } from '../arguments.js';
+import type { ImportedState, SourceEndpoint } from './source-endpoint.js';
+
+/** The outcome for one endpoint. Never contains a secret. */
+export interface ImportedEndpoint {
+  readonly id: string | undefined;
+  readonly tenant: string | undefined;
+  /** Without its query, which may contain a credential. */
+  readonly url: string | undefined;
+  readonly events: readonly string[];
+  readonly state: ImportedState;
+  /** Whether requests have the envelope `{ type, timestamp, data }`; otherwise their body is the data. */
+  readonly envelope: boolean;
+  /** `exists`: the store has an endpoint with this id, which is left as it is. */
+  readonly result: 'create' | 'exists' | 'invalid';
+  readonly notes: readonly string[];
+  readonly problems: readonly string[];
+}
+
+/** Where endpoints are written. */
+export interface ImportTarget {
+  /** In a transaction, which the caller ends. */
+  readonly client: PostgresClient;
+  readonly schema: string;
+  readonly sealingKey: SealingKey;
+  readonly egress: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>;
+}
+
+const OTHER_TENANT =
+  'id: another tenant has an endpoint with this id; give this one another id in the export';
+/** Milliseconds for a statement. */
+const TIMEOUT = 120_000;
+/** The longest overlap of a rotation. */
+const MAX_OVERLAP = 3_650 * 86_400_000;
+
+/** Creates the endpoints that do not exist, as `WebhookEndpoints.create` does and with the same checks. */
+export async function importEndpoints(
+  found: readonly SourceEndpoint[],
+  { client, schema, sealingKey, egress }: ImportTarget,
+): Promise<ImportedEndpoint[]> {
+  const store = new PostgresEndpointStore(client, { schema, timeout: TIMEOUT });
+  const endpoints = await managerOf(store, sealingKey, egress);
+  const imported: ImportedEndpoint[] = [];
+  for (const one of found) imported.push(await importEndpoint(one, endpoints));
+  return imported;
+}
+
+async function importEndpoint(
+  { endpoint, previous, state, notes, problems }: SourceEndpoint,
+  endpoints: WebhookEndpoints,
+): Promise<ImportedEndpoint> {
+  const shown = {
+    id: shownText(endpoint.id),
+    tenant: shownText(endpoint.tenant),
+    url: withoutQuery(endpoint.url),
+    events: (endpoint.events ?? ['**']) as readonly string[],
+    state,
+    envelope: endpoint.envelope !== false,
+    notes,
+  };
+  const missing = [
+    ...(endpoint.id === undefined ? ['id: is missing; add it to the export'] : []),
+    ...(endpoint.secret === undefined && problems.length === 0
+      ? ['secret: is missing; add it to the export']
+      : []),
+  ];
+  if (missing.length + problems.length > 0) {
+    return { ...shown, result: 'invalid', problems: [...missing, ...problems] };
+  }
+  let id: string | undefined;
+  try {
+    const created = { ...endpoint, profile: 'standard-webhooks' } as NewEndpoint;
+    const secret = (previous?.secret ?? created.secret) as string;
+    ({ id } = (await endpoints.create({ ...created, secret })).endpoint);
+    if (previous !== undefined) {
+      const overlap = Math.min(Math.max(0, previous.expiresAt - Date.now()), MAX_OVERLAP);
+      await endpoints.rotateKey(id, { secret: created.secret, overlap });
+    }
+    if (state === 'disabled') await endpoints.disable(id);
+    if (state === 'paused') await endpoints.pause(id);
+    return { ...shown, result: 'create', problems: [] };
+  } catch (error) {
+    if (isWebhookError(error, 'endpoint_exists')) {
+      const existing = await endpoints.get(shown.id!);
+      return existing.tenant === shown.tenant
+        ? { ...shown, result: 'exists', problems: [] }
+        : { ...shown, result: 'invalid', problems: [OTHER_TENANT] };
+    }
+    const isRefused =
+      isWebhookError(error, 'invalid_option') || isWebhookError(error, 'destination_blocked');
+    if (!isRefused) throw error;
+    // The second secret is checked after the endpoint was created with the first.
+    if (id !== undefined) await endpoints.delete(id);
+    return { ...shown, result: 'invalid', problems: problemsOf(error) };
+  }
+}
+
+function problemsOf(error: Error): string[] {
+  const problems = error instanceof WebhookDeliveryError ? error.problems : undefined;
+  if (problems === undefined) return [`url: ${error.message}`];
+  return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`));
+}
+
+function shownText(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+function withoutQuery(url: unknown): string | undefined {
+  if (typeof url !== 'string' || !URL.canParse(url)) return undefined;
+  const { origin, pathname, search } = new URL(url);
+  return `${origin}${pathname}${search === '' ? '' : '?…'}`;
+}
+
+async function managerOf(
+  store: EndpointStore,
+  sealingKey: SealingKey,
+  egress: ImportTarget['egress'],
+): Promise<WebhookEndpoints> {
+  const problems = new Problems();
+  const { resolved } = resolvePublisherOptions(
+    {
+      ...egress,
+      // Options need a key. Nothing is signed with this one.
+      issuer: 'urn:nestjs-webhook-token:import',
+      secret: randomBytes(32).toString('base64'),
+      endpointStore: store,
+      sealingKeys: [sealingKey],
+      // Those of the application are not known; what exists elsewhere is not refused.
+      endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER },
+    },
+    { clock: new SystemClock(), production: false },
+    problems,
+  );
+  const [problem] = problems.all;
+  if (problem !== undefined) {
+    throw new UsageError(`The sealing key cannot be used: ${problem.path} ${problem.message}.`);
+  }
+  await requireKeyOf(store, resolved!.sealer);
+  return new WebhookEndpoints(
+    resolved!,
+    new EndpointRegistry(resolved!),
+    { attempt: async () => Promise.reject(new Error('This command sends nothing.')) },
+    async () => {},
+  );
+}
+
+/** Stored endpoints that are compared with the sealing key. */
+const COMPARED = 100;
+
+/** Refuses another key under the id of one that the store uses: the application could not read what it seals. */
+async function requireKeyOf(store: EndpointStore, sealer: SecretSealer): Promise<void> {
+  for (const { id, keys } of await store.list({ limit: COMPARED })) {
+    const sealed = keys.find((key) => sealer.isCurrent(key));
+    if (sealed === undefined) continue;
+    try {
+      sealer.open(id, sealed);
+      return;
+    } catch (error) {
+      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
+      throw new UsageError(
+        `The sealing key does not open the secret of endpoint "${id}", which was sealed under the same id: use the key of the application.`,
+      );
+    }
+  }
+}

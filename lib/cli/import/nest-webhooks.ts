@@ -1,0 +1,93 @@
+import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
+import { defined, elementsOf, membersOf, type SourceEndpoint, textOf } from './source-endpoint.js';
+
+/** Reads a row of the table `endpoints` of `@nestjs/webhooks`. */
+export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number): SourceEndpoint {
+  const { id, tenant, url, event_types, description, enabled, secrets, ...rest } = membersOf(row);
+  const problems: string[] = [];
+  const live = jsonList(secrets)
+    .map(membersOf)
+    .filter(({ expiresAt }) => typeof expiresAt !== 'number' || expiresAt > now);
+  const opened = live.map(({ secret, expiresAt }) => {
+    const read = keys.open(String(id), textOf(secret));
+    if (read.problem !== undefined) problems.push(`secrets: ${read.problem}`);
+    return { secret: read.secret, expiresAt };
+  });
+  // Newest first; only those that a rotation has replaced expire.
+  const [current, previous] = opened;
+  const events = jsonList(event_types);
+  const isEnabled = enabled === true || enabled === 1;
+  const reason = textOf(rest['disabled_reason']);
+  return {
+    endpoint: defined({
+      id,
+      tenant: textOf(tenant),
+      url,
+      events: events.includes('*') ? undefined : events,
+      description: textOf(description),
+      secret: current?.secret,
+    }),
+    previous:
+      typeof previous?.expiresAt === 'number'
+        ? { secret: previous.secret, expiresAt: previous.expiresAt }
+        : undefined,
+    state: isEnabled ? 'enabled' : 'disabled',
+    notes: isEnabled || reason === undefined ? [] : [`was disabled: ${reason}`],
+    problems,
+  };
+}
+
+/** MySQL exports JSON columns as strings. */
+function jsonList(value: unknown): readonly unknown[] {
+  if (typeof value !== 'string') return elementsOf(value);
+  try {
+    return elementsOf(JSON.parse(value));
+  } catch {
+    return [];
+  }
+}
+
+const SEALED = 'sealed.v1.';
+const INFO = 'nestjs-webhooks:v1';
+
+/** Opens the secrets that `@nestjs/webhooks` has encrypted with its option `encryption.keys`. */
+export class OfficialKeys {
+  readonly #keys: ReadonlyMap<string, Buffer>;
+
+  /** @param keys - strings, as in that option */
+  constructor(keys: readonly string[]) {
+    this.#keys = new Map(
+      keys.map((key) => {
+        const derived = Buffer.from(hkdfSync('sha256', key, '', INFO, 32));
+        return [createHash('sha256').update(derived).digest('base64url').slice(0, 8), derived];
+      }),
+    );
+  }
+
+  /** @returns the secret, or why it cannot be read */
+  open(
+    endpointId: string,
+    stored: string | undefined,
+  ): { readonly secret?: string | undefined; readonly problem?: string } {
+    if (stored === undefined || !stored.startsWith(SEALED)) return { secret: stored };
+    const [id, ...parts] = stored.slice(SEALED.length).split('.');
+    const key = this.#keys.get(id!);
+    if (key === undefined) {
+      return {
+        problem: `is encrypted with the key ${JSON.stringify(id)}; set WEBHOOKS_ENCRYPTION_KEYS to the keys of @nestjs/webhooks, separated by commas`,
+      };
+    }
+    const [iv, text, tag] = parts.map((part) => Buffer.from(part, 'base64url'));
+    try {
+      const decipher = createDecipheriv('aes-256-gcm', key, iv!, { authTagLength: 16 });
+      decipher.setAAD(Buffer.from(endpointId));
+      decipher.setAuthTag(tag!);
+      return { secret: Buffer.concat([decipher.update(text!), decipher.final()]).toString() };
+    } catch {
+      return {
+        problem:
+          'cannot be decrypted, because the value was changed or moved; rotate it in @nestjs/webhooks',
+      };
+    }
+  }
+}

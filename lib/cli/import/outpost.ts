@@ -1,0 +1,95 @@
+import { translateOutpostFilter } from './outpost-filter.js';
+import {
+  BY_HAND,
+  defined,
+  elementsOf,
+  membersOf,
+  notesOfHeaders,
+  type SourceEndpoint,
+  textOf,
+  timeOf,
+  unlessEmpty,
+} from './source-endpoint.js';
+
+/** How Outpost signs: the value of its setting DESTINATIONS_WEBHOOK_MODE. */
+export type OutpostMode = 'default' | 'standard';
+
+/** Reads a destination of Outpost, as its API lists it. */
+export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
+  const { id, tenant_id, type, topics, filter, config, credentials, metadata, ...rest } =
+    membersOf(item);
+  const { url, custom_headers } = membersOf(config);
+  const { secret, previous_secret, previous_secret_invalid_at } = membersOf(credentials);
+  const problems: string[] = [];
+  const notes: string[] = [];
+  if (type !== 'webhook') {
+    problems.push(
+      `type: is ${JSON.stringify(type)}, and only webhook destinations can be imported; leave it out with --skip-invalid`,
+    );
+  }
+  const tenant = textOf(tenant_id);
+  if (tenant === undefined) problems.push('tenant_id: is missing; add it to the export');
+  if (rest['expires_at'] !== undefined && rest['expires_at'] !== null) {
+    problems.push(`expires_at: endpoints do not expire here; delete it yourself: ${BY_HAND}`);
+  }
+  if (unlessEmpty(rest['delivery_metadata']) !== undefined) {
+    notes.push('delivery_metadata: these headers are not sent');
+  }
+  const translated = unlessEmpty(filter) === undefined ? undefined : translateOutpostFilter(filter);
+  problems.push(...(translated?.problems ?? []));
+  if (translated?.hasOperators === true) {
+    notes.push('filter: operators also compare the elements of lists');
+  }
+  const headers = readHeaders(custom_headers, problems);
+  notes.push(...notesOfHeaders(headers));
+  const isDisabled = textOf(rest['disabled_at']) !== undefined;
+  const isStandard = mode === 'standard';
+  notes.push(
+    isStandard
+      ? 'the header webhook-topic is not sent, and the body does not name the event'
+      : 'the partner has to verify Standard Webhooks, with the same secret, instead of x-outpost-signature; then call resume',
+  );
+  const expiresAt = timeOf(previous_secret_invalid_at);
+  const isRotating = textOf(previous_secret) !== undefined && expiresAt !== undefined;
+  const isEvery = topics === '*' || elementsOf(topics).includes('*');
+  const events = Array.isArray(topics) ? elementsOf(topics).map(patternOf) : (topics ?? []);
+  return {
+    endpoint: defined({
+      id,
+      tenant,
+      url,
+      events: isEvery ? undefined : events,
+      metadata: unlessEmpty(metadata),
+      headers,
+      filter: translated?.filter,
+      secret,
+      // In the mode "standard" the body is the data, and stays so.
+      envelope: isStandard ? false : undefined,
+    }),
+    previous: isRotating ? { secret: previous_secret, expiresAt } : undefined,
+    state: isDisabled ? 'disabled' : isStandard ? 'enabled' : 'paused',
+    notes,
+    problems,
+  };
+}
+
+/** In a topic of Outpost, `*` stands for any characters: as a whole segment, for one or more segments. */
+function patternOf(topic: unknown): unknown {
+  if (typeof topic !== 'string') return topic;
+  return topic
+    .split('.')
+    .map((segment) => (segment === '*' ? '*.**' : segment))
+    .join('.');
+}
+
+/** Outpost stores custom headers as a JSON string. */
+function readHeaders(value: unknown, problems: string[]): unknown {
+  const text = textOf(value);
+  if (text === undefined) return undefined;
+  try {
+    return unlessEmpty(JSON.parse(text));
+  } catch {
+    problems.push('config.custom_headers: is not JSON; correct it in Outpost');
+    return undefined;
+  }
+}

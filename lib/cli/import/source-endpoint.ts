@@ -1,0 +1,61 @@
+import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
+
+/** An endpoint of another product, in the terms of this library. */
+export interface SourceEndpoint {
+  /** For `WebhookEndpoints.create`, which checks them: values are as the source has them. */
+  readonly endpoint: { readonly [Name in keyof NewEndpoint]?: unknown };
+  /** An older secret that still signs, and until when, in epoch milliseconds. */
+  readonly previous?: { readonly secret: unknown; readonly expiresAt: number } | undefined;
+  readonly state: ImportedState;
+  /** What is not imported, and what the partner has to change. */
+  readonly notes: readonly string[];
+  /** Why it cannot be imported, each with a remedy. */
+  readonly problems: readonly string[];
+}
+
+/** `paused`: deliveries wait until the endpoint is resumed. */
+export type ImportedState = 'enabled' | 'disabled' | 'paused';
+
+/** Completes a problem of an endpoint that this library can express in another way. */
+export const BY_HAND = 'create this endpoint with WebhookEndpoints.create, and pass --skip-invalid';
+
+/** The members of a JSON object; none of another value. */
+export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isObject ? (value as Record<string, unknown>) : {};
+}
+
+/** The elements of a JSON list; none of another value. */
+export function elementsOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? (value as unknown[]) : [];
+}
+
+/** A string that is not empty. */
+export function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+/** A time in ISO 8601 as epoch milliseconds. */
+export function timeOf(value: unknown): number | undefined {
+  const time = typeof value === 'string' ? Date.parse(value) : NaN;
+  return Number.isNaN(time) ? undefined : time;
+}
+
+/** The object without the members that are `undefined`, which `create` refuses for some. */
+export function defined<T extends object>(members: T): T {
+  return Object.fromEntries(
+    Object.entries(members).filter(([, value]) => value !== undefined),
+  ) as T;
+}
+
+/** The value, or `undefined` for `null` and an empty object. */
+export function unlessEmpty(value: unknown): unknown {
+  const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+  return isEmpty ? undefined : (value ?? undefined);
+}
+
+/** A note that names the headers, which may be credentials. */
+export function notesOfHeaders(headers: unknown): string[] {
+  const names = Object.keys(membersOf(headers));
+  return names.length === 0 ? [] : [`headers: ${names.join(', ')}: stored unencrypted`];
+}

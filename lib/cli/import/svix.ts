@@ -1,0 +1,62 @@
+import {
+  BY_HAND,
+  defined,
+  elementsOf,
+  membersOf,
+  notesOfHeaders,
+  type SourceEndpoint,
+  textOf,
+  unlessEmpty,
+} from './source-endpoint.js';
+
+/**
+ * Reads an endpoint of Svix: `{ app, endpoint, secret, headers, transformation }`, each as its API and its library return it. The names of
+ * version 1 of the library (`filterTypes`, `rateLimit`) and of version 2 (`eventTypes`, `throttleRate`) are both known.
+ */
+export function readSvix(item: unknown): SourceEndpoint {
+  const { app, endpoint: found, secret, headers: headersOut, transformation } = membersOf(item);
+  const { uid: appUid, id: appId } = membersOf(app);
+  const { id, uid, url, description, metadata, channels, disabled, ...rest } = membersOf(found);
+  const { headers, sensitive } = membersOf(headersOut);
+  const types = rest['eventTypes'] ?? rest['filterTypes'];
+  const rate = rest['throttleRate'] ?? rest['rateLimit'];
+  const tenant = textOf(appUid) ?? textOf(appId);
+  const notes =
+    headersOut === undefined
+      ? ['headers: are missing in the export, so none is sent']
+      : notesOfHeaders(headers);
+  const problems: string[] = [];
+  if (tenant === undefined) {
+    problems.push('app: is missing, and its uid or id becomes the tenant; add it to the export');
+  }
+  if (typeof rate === 'number') notes.push(`throttleRate: ${rate} a second is not imported`);
+  if (elementsOf(channels).length > 0) {
+    problems.push(`channels: there are none here; use a filter by data: ${BY_HAND}`);
+  }
+  if (elementsOf(sensitive).length > 0) {
+    problems.push(
+      `headers: Svix does not return the values of ${elementsOf(sensitive).join(', ')}; ${BY_HAND}`,
+    );
+  }
+  if (membersOf(transformation)['enabled'] === true) {
+    problems.push(`transformation: there is none here; publish the data that it makes: ${BY_HAND}`);
+  }
+  return {
+    endpoint: defined({
+      id,
+      tenant,
+      url,
+      // `null` for every event.
+      events: types ?? undefined,
+      description: textOf(description),
+      metadata: unlessEmpty(textOf(uid) === undefined ? metadata : { uid, ...membersOf(metadata) }),
+      headers: unlessEmpty(headers),
+      secret: membersOf(secret)['key'],
+      // Svix sends the payload as it was passed.
+      envelope: false,
+    }),
+    state: disabled === true ? 'disabled' : 'enabled',
+    notes,
+    problems,
+  };
+}
