@@ -114,8 +114,15 @@ for (const [tenant, id, description] of [
 ]) {
   const [, name] = id.split('-');
   const url = `https://${name}.${tenant}.example/webhooks`;
-  const subscribed = { events: ['order.*', 'invoice.*'], onDead: 'block' };
-  await endpoints.create({ id, tenant, url, description, ...subscribed });
+  const onDead = id === 'acme-warehouse' ? 'block' : 'skip';
+  await endpoints.create({
+    id,
+    tenant,
+    url,
+    description,
+    onDead,
+    events: ['order.*', 'invoice.*'],
+  });
 }
 const publisher = app.get(WebhookPublisher);
 const events = ['order.created', 'order.paid', 'order.shipped', 'invoice.created'];
