@@ -126,7 +126,7 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
     await this.log.update(entry, { ...details, isSent: false });
   }
 
-  /** Ends the episode of an endpoint that works again; without an alert also of one that nobody expects to work. */
+  /** Ends the episode of an endpoint that works again, and silently that of one that was deleted, or disabled on request. */
   private async endIfRecovered(entry: StoredActivity): Promise<void> {
     const row = await this.endpoints.find(entry.target!, LIBRARY);
     if (row?.health.state === 'healthy') return this.end(entry, 'endpoint-recovered');

@@ -1,5 +1,6 @@
 import {
   type BeforeApplicationShutdown,
+  Inject,
   Injectable,
   Logger,
   type OnApplicationBootstrap,
@@ -12,8 +13,14 @@ import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { errorName } from '../errors/webhook.error.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
-import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from './console-api.js';
+import type {
+  ConsoleCapability,
+  RecoveryAnswer,
+  RecoveryPreview,
+  RecoveryRow,
+} from './console-api.js';
 import { readBody, readQuery, readTenant, readTimes, RECOVERY } from './console-input.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import { act, type ConsoleCall, type ConsoleRoute, read, scopeOf } from './console-route.js';
 import { originOf } from './console-session.js';
@@ -68,6 +75,7 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
   private stopChecking: CancelWake = () => {};
 
   constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
     private readonly deliveries: WebhookDeliveries,
     private readonly endpoints: WebhookEndpoints,
     private readonly log: ActivityLog,
@@ -76,6 +84,10 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
   ) {}
 
   onApplicationBootstrap(): void {
+    const { portal } = this.options;
+    const capabilities: readonly ConsoleCapability[] = this.options.capabilities;
+    // A console that may only read leaves recoveries to others.
+    if (!capabilities.includes('redeliver') && portal === undefined) return;
     this.stopChecking = repeat(this.clock, CHECK, async () => this.continueAbandoned());
   }
 

@@ -82,6 +82,8 @@ export async function createStandaloneConsole(
         path: CONSOLE_PATH,
         capabilities,
         actor: () => actor,
+        // The application deletes old activity; this console changes nothing by itself.
+        activity: { keepFor: '3650d' },
         guards: [new LoginGuard(token)],
         imports: [stores.module],
       }),
@@ -158,7 +160,11 @@ class StandaloneStores {
     const providers = [
       {
         provide: WebhookDeliveries,
-        useValue: new WebhookDeliveries(publisherQueue, clock),
+        useValue: new WebhookDeliveries(
+          publisherQueue,
+          clock,
+          endpoints.endpointLimits.redeliveriesPerMinute,
+        ),
       },
       {
         provide: WebhookEndpoints,

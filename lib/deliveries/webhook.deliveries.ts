@@ -167,13 +167,27 @@ export class WebhookDeliveries {
    * Sends a part of the dead deliveries of an endpoint again, the newest part first. Unlike {@link redeliver}, it continues after the
    * last part, so that a delivery that dies again is not sent again for as long as the endpoint fails.
    *
-   * @returns `next`: pass it as `after` for the next part; absent after the last one
    * @hidden
    */
   async recover(
     filter: WebhookDeliveryFilter & { readonly endpointId: string },
-    { tenant, after, limit }: RecoverOptions,
-  ): Promise<RecoveredPart> {
+    options: {
+      readonly tenant: string | undefined;
+      /** `next` of the last part. */
+      readonly after: DeliveryPageRequest['after'];
+      /** Deliveries of the part. */
+      readonly limit: number;
+    },
+  ): Promise<{
+    readonly sent: number;
+    /** Deliveries that cannot be sent again. */
+    readonly skipped: number;
+    readonly next: DeliveryPageRequest['after'];
+    readonly isLast: boolean;
+    /** Milliseconds until `endpointLimits.redeliveriesPerMinute` allows more. */
+    readonly waitMs: number;
+  }> {
+    const { tenant, after, limit } = options;
     const wanted = readRedeliveryFilter(filter, tenant);
     const found = await this.collect(wanted, limit, after);
     // Of all endpoints of a tenant together; an endpoint without a tenant has a limit of its own.
@@ -186,7 +200,7 @@ export class WebhookDeliveries {
     return {
       sent,
       skipped: part.length - sent,
-      next: isLast ? undefined : placeOf(part.at(-1)) ?? after,
+      next: isLast ? undefined : (placeOf(part.at(-1)) ?? after),
       waitMs: part.length < found.length ? this.rate.waitOf(key) * 1_000 : 0,
       isLast,
     };
@@ -299,26 +313,6 @@ export class WebhookDeliveries {
     }
     return results.toReversed();
   }
-}
-
-/** Which part {@link WebhookDeliveries.recover} sends again. */
-export interface RecoverOptions {
-  readonly tenant: string | undefined;
-  /** `next` of the last part. */
-  readonly after: DeliveryPageRequest['after'];
-  /** Deliveries of the part. */
-  readonly limit: number;
-}
-
-/** What a part of a recovery has done. */
-export interface RecoveredPart {
-  readonly sent: number;
-  /** Deliveries that cannot be sent again. */
-  readonly skipped: number;
-  readonly next: DeliveryPageRequest['after'];
-  /** Milliseconds until `endpointLimits.redeliveriesPerMinute` allows more. */
-  readonly waitMs: number;
-  readonly isLast: boolean;
 }
 
 function placeOf(listed: ListedOutgoing | undefined): DeliveryPageRequest['after'] {

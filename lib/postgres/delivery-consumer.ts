@@ -14,12 +14,16 @@ import {
 import {
   type ClaimRequest,
   DELETED_AT_ONCE,
+  MERGED_AT_ONCE,
   type DeliveryStatements,
 } from './delivery-statements.js';
 import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+
+/** Milliseconds between two merges of counts. */
+const MERGE_INTERVAL = 5_000;
 
 /** Milliseconds between two deletions of deliveries past their retention. */
 const RETENTION_INTERVAL = 5_000;
@@ -69,6 +73,7 @@ export class DeliveryConsumer {
     this.timers = [
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
       repeat(clock, RETENTION_INTERVAL, async () => this.deleteDelivered()),
+      repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
     this.loop.wake();
@@ -184,6 +189,13 @@ export class DeliveryConsumer {
     const held = this.loop.running.map(({ seq, claim }) => ({ seq, claim }));
     if (held.length === 0) return;
     await database.query(statements.extend, [JSON.stringify(held), database.now, options.lease]);
+  }
+
+  /** @returns milliseconds until the next batch */
+  private async mergeCounts(): Promise<number> {
+    const { database, statements, options } = this.parts;
+    const [row] = await database.query(statements.merge, [options.name]);
+    return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
   /** @returns milliseconds until the next batch: a large deletion rests after each batch for as long as that took */

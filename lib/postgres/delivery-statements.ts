@@ -13,6 +13,9 @@ export type Query = readonly [statement: string, values: readonly unknown[]];
 /** Deliveries that one statement deletes. */
 export const DELETED_AT_ONCE = 1_000;
 
+/** Changes of counts that one statement merges. */
+export const MERGED_AT_ONCE = 5_000;
+
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;
 
@@ -89,6 +92,12 @@ export class DeliveryStatements {
   /** `$1` queue, `$2` JSON list of ids, `$3` now, `$4` channel to notify or `null`. Returns the ids that were changed. */
   readonly redeliver: string;
 
+  /**
+   * `$1` queue. Adds a batch of changes to the counts, and returns one row with their number, which is less than {@link MERGED_AT_ONCE}
+   * for the last batch. Rows are counted in the order of their keys, so that several processes do not deadlock.
+   */
+  readonly merge: string;
+
   /** `$1` queue. Deletes the counts of what was deleted. */
   readonly deleteEmptyCounts: string;
 
@@ -99,6 +108,7 @@ export class DeliveryStatements {
   private readonly attempt: string;
   private readonly key: string;
   private readonly count: string;
+  private readonly change: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
@@ -107,6 +117,7 @@ export class DeliveryStatements {
     this.attempt = `${schema}.attempt`;
     this.key = `${schema}.delivery_key`;
     this.count = `${schema}.delivery_count`;
+    this.change = `${schema}.delivery_change`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
@@ -171,7 +182,7 @@ RETURNING id, seq::text AS seq`;
   FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
   RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
 )
-${this.counting('changed', '+')}`;
+${this.counting('changed', 1)}`;
     this.extend = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
 ), own AS MATERIALIZED (
@@ -198,11 +209,24 @@ ORDER BY started_at, claim`;
     reason = CASE WHEN status <> 'dead' THEN reason END
   WHERE seq = ANY (ARRAY(SELECT seq FROM chosen)) RETURNING id
 ), counted AS (
-  ${this.counting('chosen', '-')}
+  ${this.counting('chosen', -1)}
 ), notified AS MATERIALIZED (
   SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
 )
 SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
+    this.merge = `WITH merged AS (
+  DELETE FROM ${this.change} WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM ${this.change} WHERE queue = $1::text LIMIT ${MERGED_AT_ONCE} FOR UPDATE SKIP LOCKED))
+  RETURNING *
+), counted AS (
+  INSERT INTO ${this.count} AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
+  SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
+    sum(delivered), sum(dead)
+  FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+  ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
+    DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
+)
+SELECT count(*)::int AS merged FROM merged`;
     this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
@@ -348,8 +372,12 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     ];
     if (isCounted) {
       const delivered = unfinished === true ? '0' : 'sum(delivered)';
-      parts.push(`SELECT nullif(endpoint_id, ''), nullif(tenant, ''), nullif(receiver, ''), ${stepOf('at')}, 0, ${delivered}, sum(dead), NULL
-  FROM ${this.count} WHERE ${conditions.replaceAll('created_at', 'at')} GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
+      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), NULL
+  FROM (
+    SELECT at AS created_at, nullif(endpoint_id, '') AS endpoint_id, nullif(tenant, '') AS tenant, nullif(receiver, '') AS receiver,
+      delivered, dead FROM ${this.count} WHERE ${conditions.replaceAll('created_at', 'at')}
+    UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.change} WHERE ${conditions}
+  ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
     }
     const sum = (status: DeliveryStatus): string => `sum(${status})::float8 AS ${status}`;
     return [
@@ -393,16 +421,12 @@ FROM (
     ];
   }
 
-  /** Adds or subtracts the finished ones of some rows. In the order of their keys, so that statements do not deadlock. */
-  private counting(rows: string, sign: '+' | '-'): string {
-    const count = (status: DeliveryStatus): string =>
-      `${sign} count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]})`;
-    return `INSERT INTO ${this.count} AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
-SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
-  ${count('delivered')}, ${count('dead')}
-FROM ${rows} WHERE status <> 'pending' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
-ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
-  DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead`;
+  /** Records that the finished ones of some rows are more, or fewer; {@link merge} adds it to the counts. */
+  private counting(rows: string, change: 1 | -1): string {
+    return `INSERT INTO ${this.change} (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
+SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
+  CASE status WHEN 'dead' THEN ${change} ELSE 0 END
+FROM ${rows} WHERE status <> 'pending'`;
   }
 
   /**
@@ -417,7 +441,7 @@ ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
 ), gone AS (
   DELETE FROM ${this.delivery} WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status, queue, created_at, endpoint_id, tenant, receiver
 ), counted AS (
-  ${this.counting('gone', '-')}
+  ${this.counting('gone', -1)}
 )
 SELECT count(*)::int AS gone FROM gone`;
   }

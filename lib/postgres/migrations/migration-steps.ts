@@ -187,7 +187,9 @@ function deliveryOrder(schema: string): readonly string[] {
 
 /**
  * The number of delivered and dead deliveries by the 5 minutes in which they were recorded, so that nothing has to read them all.
- * The statements that end, revive and delete deliveries change it. The empty string stands for no value, so that a key is unique.
+ *
+ * The statements that end, revive and delete deliveries append to `delivery_change`, which has no index and no row that two of them
+ * write. Consumers merge it into `delivery_count`, where the empty string stands for no value, so that a key is unique.
  */
 function deliveryCounts(schema: string): readonly string[] {
   const delivery = `${schema}.delivery`;
@@ -203,6 +205,15 @@ function deliveryCounts(schema: string): readonly string[] {
   dead bigint NOT NULL,
   PRIMARY KEY (queue, at, endpoint_id, tenant, receiver)
 ) WITH (fillfactor = 50);`,
+    `CREATE TABLE ${schema}.delivery_change (
+  queue text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL,
+  endpoint_id text COLLATE "C",
+  tenant text COLLATE "C",
+  receiver text COLLATE "C",
+  delivered smallint NOT NULL,
+  dead smallint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);`,
     // Nothing ends between the count and the commit.
     `LOCK TABLE ${delivery} IN SHARE ROW EXCLUSIVE MODE;`,
     `INSERT INTO ${count} SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''),

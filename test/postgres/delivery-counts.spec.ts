@@ -1,0 +1,70 @@
+import { afterAll, expect, it } from '@jest/globals';
+import { DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
+import { PostgresQueue } from '../../lib/postgres/index.js';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase, until } from './database.js';
+import { due } from './deliveries.js';
+
+const DELIVERIES = 60;
+
+(await describeWith('PostgreSQL'))('the counts of finished deliveries', () => {
+  const database = new TestDatabase();
+  const { pool } = database;
+  afterAll(async () => database.close());
+
+  it('stay right while several processes merge, and after redeliveries and deletions', async () => {
+    const schema = database.newSchema();
+    const queue = new PostgresQueue({ pool, schema });
+    const { merge } = new DeliveryStatements(schema);
+    const rowsIn = async (table: string): Promise<number> =>
+      (await pool.query(`SELECT FROM ${schema}.${table}`)).rowCount!;
+    const mergeAll = async (): Promise<void> => {
+      await Promise.all([1, 2, 3].map(async () => pool.query(merge, ['webhook-deliveries'])));
+      // The queue may be merging too.
+      await until(async () => (await rowsIn('delivery_change')) === 0);
+    };
+    const counted = async (): Promise<number[][]> => {
+      const counts = await queue.counts({});
+      return counts
+        .toSorted((a, b) => (a.endpointId! < b.endpointId! ? -1 : 1))
+        .map(({ pending, delivered, dead }) => [pending, delivered, dead]);
+    };
+    let dies = true;
+    await queue.consume(async ({ id }, attempt) => ({
+      outcome:
+        dies && id.endsWith('0')
+          ? { type: 'dead', reason: 'dns', attempts: attempt }
+          : { type: 'delivered' },
+      attempt: { attempt, at: Date.now(), method: 'POST', durationMs: 1 },
+    }));
+    const ids = Array.from({ length: DELIVERIES }, (_, n) => `d${n}`);
+    await queue.enqueue(
+      ids.map((id, n) => {
+        return due(id, `e${n % 2}`);
+      }),
+    );
+    const first = [
+      [0, 24, 6],
+      [0, 30, 0],
+    ];
+    await until(async () => JSON.stringify(await counted()) === JSON.stringify(first));
+    await mergeAll();
+    const merged = await counted();
+    dies = false;
+    await queue.redeliver(ids);
+    const second = [
+      [0, 30, 0],
+      [0, 30, 0],
+    ];
+    await until(async () => JSON.stringify(await counted()) === JSON.stringify(second));
+    await queue.prune(Date.now() + 60_000);
+    const pruned = await counted();
+    await mergeAll();
+    await queue.prune(Date.now() + 60_000);
+    await queue.stop(Date.now() + 5_000);
+
+    expect(merged).toEqual(first);
+    expect(pruned).toEqual([]);
+    expect([await rowsIn('delivery_count'), await rowsIn('delivery_change')]).toEqual([0, 0]);
+  });
+});
