@@ -73,6 +73,7 @@ export type {
   WebhookDeliveryPayload,
   WebhookDeliveryPage,
   WebhookDeliveryStats,
+  ErasureResult,
 } from './deliveries/delivery-view.js';
 export type { WebhookDeliveryFilter } from './deliveries/delivery-query.js';
 export type { RedeliverResult, RedeliveredDelivery } from './deliveries/redelivery.js';
@@ -97,6 +98,7 @@ export type {
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
 export type { WebhookEndpointFilter } from './endpoints/endpoint-filter.js';
+export type { EndpointCredentials } from './sending/endpoint-credentials.js';
 export type { EndpointScope } from './endpoints/webhook-endpoint.interface.js';
 
 // Keys that an application provides

@@ -11,6 +11,11 @@ import { lacksHashTag } from './redis-server.js';
 export interface BullMqQueueOptions extends QueueOptions {
   /** How long a delivered delivery is kept; default `'96h'`. */
   readonly keepDelivered?: Duration | undefined;
+  /**
+   * How long a dead delivery is kept after it was recorded; default: until it is pruned. One that blocks its ordering key is kept
+   * until it is redelivered, skipped or pruned.
+   */
+  readonly keepDead?: Duration | undefined;
   /** How many delivered deliveries are kept at most; default 100,000. */
   readonly maxDelivered?: number | undefined;
   /** How long after a crash an interrupted attempt runs again; default `'30s'`, at least `'5s'`. */

@@ -165,21 +165,34 @@ export class BullMqQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    let pruned = 0;
-    for (const status of ['delivered', 'dead'] as const) {
-      let after: DeliveryPageRequest['after'];
-      do {
-        const page = await this.list({ tenant, status, until: before }, { after, limit: REMOVED });
-        const ids = page.map(({ delivery }) => delivery.id);
-        pruned += await this.request(async () => this.deliveries.remove(ids));
-        for (const { delivery, keyState } of page) {
-          const isBlocking = keyState === 'blocking' && delivery.received === undefined;
-          if (isBlocking) await this.request(async () => this.keys.end(turnOf(delivery)!));
-        }
-        after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
-      } while (after !== undefined);
-    }
-    return pruned;
+    const delivered = await this.removeAll({ tenant, status: 'delivered', until: before });
+    return delivered + (await this.removeAll({ tenant, status: 'dead', until: before }));
+  }
+
+  override async erase(filter: DeliveryFilter): Promise<number> {
+    return this.removeAll(filter);
+  }
+
+  /** @param mayGo - which of the matching deliveries are removed; default: all. They release their ordering keys */
+  private async removeAll(
+    filter: DeliveryFilter,
+    mayGo: (listed: ListedDelivery) => boolean = () => true,
+  ): Promise<number> {
+    let count = 0;
+    let after: DeliveryPageRequest['after'];
+    do {
+      const page = await this.list(filter, { after, limit: REMOVED });
+      const ids = page.filter(mayGo).map(({ delivery }) => delivery.id);
+      const removed = new Set(await this.request(async () => this.deliveries.remove(ids)));
+      count += removed.size;
+      for (const { delivery } of page) {
+        const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
+        if (turn === undefined || !removed.has(delivery.id)) continue;
+        await this.request(async () => this.keys.end(turn));
+      }
+      after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
+    } while (after !== undefined);
+    return count;
   }
 
   /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
@@ -216,8 +229,12 @@ export class BullMqQueue extends WebhookQueue {
 
   /** Removes old deliveries, and checks a part of the history. */
   private async maintain(): Promise<void> {
-    const { keepDelivered, maxDelivered } = this.options;
+    const { keepDelivered, keepDead, maxDelivered } = this.options;
     await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
+    if (keepDead !== undefined) {
+      const old = { status: 'dead', until: this.clock.now() - keepDead } as const;
+      await this.removeAll(old, ({ keyState }) => keyState !== 'blocking');
+    }
     await this.request(async () => this.deliveries.checkHistory());
     await this.request(async () => this.keys.checkOpen());
   }

@@ -231,11 +231,12 @@ export class StoredDeliveries {
     return ['waiting', 'prioritized'].includes(await job.getState()) ? now : Infinity;
   }
 
-  /** @returns how many were removed */
-  async remove(ids: readonly string[]): Promise<number> {
-    const removed = await Promise.all(ids.map(async (id) => this.parts.queue.remove(jobIdOf(id))));
-    await this.parts.history.delete(ids.filter((_, index) => removed[index] === 1));
-    return removed.filter((count) => count === 1).length;
+  /** @returns the ids that were removed; a job that runs is not */
+  async remove(ids: readonly string[]): Promise<readonly string[]> {
+    const counts = await Promise.all(ids.map(async (id) => this.parts.queue.remove(jobIdOf(id))));
+    const removed = ids.filter((_, index) => counts[index] === 1);
+    await this.parts.history.delete(removed);
+    return removed;
   }
 
   private async repair(ids: readonly string[]): Promise<void> {

@@ -398,6 +398,8 @@ export interface EndpointRow {
   readonly keys: readonly EndpointKeyRow[];
   /** What differs from the publisher's settings. Of headers, the names only. */
   readonly settings: EndpointSettingsRow;
+  /** The kinds of its credentials; absent if it has none. */
+  readonly credentials?: readonly ('certificate' | 'headers' | 'oauth2')[];
   /** Absent for configured endpoints. */
   readonly createdAt?: string;
   readonly updatedAt?: string;

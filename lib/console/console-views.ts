@@ -54,7 +54,7 @@ export function endpointRow(
   { showQuery, now }: { readonly showQuery: boolean; readonly now: number },
 ): EndpointRow {
   const { id, tenant, url, events, description, source, disabled, pausedAt, keys } = view;
-  const { createdAt, updatedAt, settings } = view;
+  const { createdAt, updatedAt, settings, credentials } = view;
   return {
     id,
     ...(tenant !== undefined && { tenant }),
@@ -71,6 +71,7 @@ export function endpointRow(
       ...settings,
       ...(settings.headers && { headers: Object.keys(settings.headers) }),
     },
+    ...(credentials !== undefined && { credentials }),
     ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
     ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
     health,

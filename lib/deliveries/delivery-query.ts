@@ -50,6 +50,12 @@ export interface PruneOptions extends WebhookDeliveryScope {
   readonly olderThan: Duration | Date;
 }
 
+/** Which deliveries to erase: at least one member, and those that match all of them. */
+export interface ErasureFilter extends WebhookDeliveryScope {
+  readonly endpointId?: string;
+  readonly eventId?: string;
+}
+
 /** Options of a redelivery. */
 export interface RedeliverOptions extends WebhookDeliveryScope {
   /** Returns what would be sent again, and changes nothing; default `false`. */
@@ -122,6 +128,25 @@ const AGE: option.Rule<number | Date> = (value, at, name) =>
 
 /** The options of `prune`. */
 export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE }, EXACT);
+
+/** The filter of `erase`. */
+export const ERASURE = option.object<ErasureFilter>()(
+  {
+    ...SCOPE,
+    endpointId: option.notUndefined(identifier()),
+    eventId: option.notUndefined(identifier()),
+  },
+  {
+    ...EXACT,
+    across(read, at) {
+      at.require(
+        at.has('') || Object.values(read).some((value) => value !== undefined),
+        '',
+        'has no members; pass a tenant, an endpointId or an eventId',
+      );
+    },
+  },
+);
 
 const CALL_SCOPE = option.object<WebhookDeliveryScope>()(SCOPE, EXACT);
 

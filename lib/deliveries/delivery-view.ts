@@ -64,6 +64,14 @@ export interface WebhookDeliveryDetails extends WebhookDeliveryView {
   readonly traceId?: string;
 }
 
+/** The result of {@link WebhookDeliveries.erase}. */
+export interface ErasureResult {
+  /** How many deliveries were deleted. */
+  readonly erased: number;
+  /** Whether nothing is left. If not, deliveries are being attempted: call it again. */
+  readonly isComplete: boolean;
+}
+
 /** A page of deliveries, newest first. */
 export interface WebhookDeliveryPage {
   readonly deliveries: readonly WebhookDeliveryView[];

@@ -13,6 +13,8 @@ import type {
 } from '../queue/webhook-queue.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import {
+  ERASURE,
+  type ErasureFilter,
   PAGE,
   PRUNING,
   readFilter,
@@ -29,6 +31,7 @@ import {
 } from './delivery-query.js';
 import {
   attemptViewOf,
+  type ErasureResult,
   statsOf,
   traceIdOf,
   viewOf,
@@ -260,6 +263,24 @@ export class WebhookDeliveries {
     const { tenant, olderThan } = readArgument(PRUNING, options, 'options');
     const before = olderThan instanceof Date ? olderThan.getTime() : this.clock.now() - olderThan;
     return this.queue.prune(before, { tenant });
+  }
+
+  /**
+   * Deletes everything that is stored about deliveries, in any state: pending ones are not sent any more. Their ids are unknown
+   * then.
+   *
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   *
+   * @example
+   * ```ts
+   * const { erased, isComplete } = await deliveries.erase({ tenant: 'acme' });
+   * ```
+   */
+  async erase(filter: ErasureFilter): Promise<ErasureResult> {
+    const wanted = readArgument(ERASURE, filter, 'filter');
+    const erased = await this.queue.erase(wanted);
+    const left = await this.queue.list(wanted, { limit: 1 });
+    return { erased, isComplete: left.length === 0 };
   }
 
   private async find(

@@ -1,10 +1,12 @@
-import dns from 'node:dns';
+import dns, { type LookupAddress } from 'node:dns';
 import http from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { callbackify } from 'node:util';
 import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
+import type { EgressProxy } from './egress-proxy.js';
 import type { EgressPolicy } from './egress-policy.js';
 
 /** Certificates for endpoints that need their own. Server certificates are always verified. */
@@ -17,6 +19,8 @@ export interface GuardedAgentsOptions {
   /** Resolves names. Default: `dns.lookup`. */
   readonly lookup?: typeof dns.lookup | undefined;
   readonly tls?: EgressTlsOptions | undefined;
+  /** Opens every connection, to an address that was checked here. */
+  readonly proxy?: EgressProxy | undefined;
   /** Whether connections are kept for further requests. Default: `true`. */
   readonly keepAlive?: boolean | undefined;
   /** Connections to one origin at a time. Default: no limit. */
@@ -35,7 +39,7 @@ export interface GuardedAgents {
  * Creates agents that connect only where the policy allows.
  *
  * A refused request fails with a {@link WebhookDestinationBlockedError}; clients that wrap errors keep it
- * as the cause. The caller must disable redirects and proxies: an agent sees
+ * as the cause. The caller must disable redirects, and proxies other than {@link GuardedAgentsOptions.proxy}: an agent sees
  * its own connection, not the one that a proxy makes.
  */
 export function createGuardedAgents(
@@ -44,33 +48,52 @@ export function createGuardedAgents(
 ): GuardedAgents {
   const lookup = options.lookup ?? dns.lookup;
   const pool = { keepAlive: options.keepAlive ?? true, maxSockets: options.maxSockets ?? Infinity };
-  const httpAgent = guard(new http.Agent(pool), policy, lookup);
+  const closing = new AbortController();
+  const route = { policy, lookup, proxy: options.proxy, signal: closing.signal };
+  const httpAgent = guard(new http.Agent(pool), route);
   const httpsAgent = guard(
     // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
     new https.Agent({ ...options.tls, ...pool, minVersion: 'TLSv1.2', rejectUnauthorized: true }),
-    policy,
-    lookup,
+    route,
   );
   return {
     httpAgent,
     httpsAgent,
     destroy() {
+      closing.abort();
       httpAgent.destroy();
       httpsAgent.destroy();
     },
   };
 }
 
-function guard<Agent extends http.Agent>(
-  agent: Agent,
-  policy: EgressPolicy,
-  lookup: typeof dns.lookup,
-): Agent {
+/** How connections are made. */
+interface Route {
+  readonly policy: EgressPolicy;
+  readonly lookup: typeof dns.lookup;
+  readonly proxy: EgressProxy | undefined;
+  /** Ends tunnels that are being opened. */
+  readonly signal: AbortSignal;
+}
+
+function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
+  const { policy, lookup, proxy } = route;
   const connect = agent.createConnection.bind(agent);
   const checkedLookup = guardedLookup(policy, lookup);
   agent.createConnection = (options, callback) => {
     const blocked = blockedBy(() => checkPeerOptions(policy, options));
     if (blocked !== undefined) return refusedSocket(blocked);
+    if (proxy !== undefined) {
+      // TLS is between this process and the endpoint; the proxy sees neither token nor payload.
+      const secured = (tunnel: Duplex): Duplex =>
+        agent instanceof https.Agent
+          ? connect({ ...options, socket: tunnel } as http.ClientRequestArgs)!
+          : tunnel;
+      const open = async (): Promise<Duplex> =>
+        secured(await openTunnel(options, proxy, route, checkedLookup));
+      callbackify(open)(callback!);
+      return undefined;
+    }
     const socket = connect({ ...options, lookup: checkedLookup }, callback);
     // Checks the address that the socket really connected to.
     if (socket instanceof Socket) watchPeer(policy, socket);
@@ -79,6 +102,31 @@ function guard<Agent extends http.Agent>(
   watchIdleSockets(agent);
   // Its sockets hold the requests, and so the tokens, that they carry.
   return unprinted(agent, `[guarded ${agent.constructor.name}]`);
+}
+
+/** Resolves and checks the name here, and asks the proxy for the first address that it can reach. */
+async function openTunnel(
+  { host, port }: http.ClientRequestArgs,
+  proxy: EgressProxy,
+  { signal }: Route,
+  lookup: LookupFunction,
+): Promise<Duplex> {
+  const addresses = await new Promise<readonly LookupAddress[]>((resolve, reject) => {
+    if (isIP(host!) !== 0) return resolve([{ address: host!, family: isIP(host!) }]);
+    lookup(host!, { all: true }, (error, found) =>
+      error ? reject(error) : resolve(found as LookupAddress[]),
+    );
+  });
+  let failure: unknown;
+  for (const { address } of addresses) {
+    try {
+      return await proxy.connect(address, Number(port), signal);
+    } catch (error) {
+      failure ??= error;
+      if (signal.aborted) break;
+    }
+  }
+  throw failure;
 }
 
 /**

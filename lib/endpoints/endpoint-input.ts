@@ -18,12 +18,18 @@ import {
   whole,
 } from '../options/rules.js';
 import { applySettings } from '../sending/endpoint-settings.js';
+import {
+  checkCredentials,
+  CREDENTIALS,
+  type EndpointCredentials,
+} from '../sending/endpoint-credentials.js';
 import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { parseStandardWebhooksSigningKey } from '../keys/standard-webhooks-key.js';
 import { identifier, identifierRule, isIdentifier } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import {
   checkSubscriptions,
+  checkTokenUrl,
   PATTERNS,
   type ResolvedEndpointOptions,
   STORED_SETTINGS,
@@ -106,6 +112,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
     description: optional(TEXTS.description),
     metadata: optional(TEXTS.metadata),
     secret: optional(SECRET),
+    credentials: optional(CREDENTIALS),
     signing: optional(oneOf('secret', 'publisher')),
   },
   {
@@ -141,6 +148,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     onDead: orNull(STORED_SETTINGS.onDead),
     retry: orNull(STORED_SETTINGS.retry),
     filter: orNull(STORED_SETTINGS.filter),
+    credentials: orNull(optional(CREDENTIALS)),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(
@@ -233,18 +241,21 @@ export class EndpointInput {
    * Checks the combination of all settings, and the endpoint's secrets if the wire format changes.
    *
    * @param secretsOf - decrypts them; none if the publisher signs
+   * @param credentialsOf - new credentials; for another wire format, otherwise the stored ones
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   requireUsable(
     settings: StoredEndpointSettings,
     before: StoredEndpointSettings,
     secretsOf: () => readonly string[],
+    credentialsOf: (isOtherProfile: boolean) => EndpointCredentials | undefined,
   ): void {
     const problems = new Problems();
     const profile = this.profileOf(settings);
     const isOther = JSON.stringify(profile) !== JSON.stringify(this.profileOf(before));
     const secrets = isOther ? secretsOf() : [];
     this.checkUse(settings, problems, !isOther || secrets.length > 0);
+    checkCredentials(credentialsOf(isOther), profile, problems);
     const [problem] = secrets.flatMap((secret) => secretProblem(secret, profile) ?? []);
     if (problem !== undefined && !problems.has('profile')) {
       problems.add(
@@ -285,6 +296,10 @@ export class EndpointInput {
     this.checkUse(settings, problems, others.signing !== 'publisher');
     if (!problems.has('profile', 'secret')) this.checkSecret(others.secret, settings, problems);
     checkSubscriptions(others.events, this.options.events, problems);
+    if ((members as unknown) === NEW_ENDPOINT) {
+      checkCredentials(others.credentials, this.profileOf(settings), problems);
+    }
+    checkTokenUrl(others.credentials, this.options.egress, problems);
     throwIfWrong(problems, others.url === undefined ? undefined : this.refusalOf(others.url));
     const removed = given.filter(([, value]) => value === null).map(([name]) => name);
     // Copied: the caller may change the input while the URL is resolved.
@@ -327,10 +342,10 @@ function throwIfWrong(problems: Problems, blocked?: WebhookDestinationBlockedErr
   if (problems.all.length > 0) throw invalidOptions(problems.all, 'The endpoint is');
 }
 
-/** Applies a change to an endpoint. */
+/** Applies a change to an endpoint, except for new credentials. */
 export function patched(
   current: StoredEndpoint,
-  { settings, removed, ...others }: EndpointDraft,
+  { settings, removed, ...others }: Omit<EndpointDraft, 'credentials'>,
 ): StoredEndpoint {
   return {
     ...without(current, removed),

@@ -21,6 +21,11 @@ import {
   type EndpointSettings,
   type ResolvedEndpointSettings,
 } from '../sending/endpoint-settings.js';
+import {
+  checkCredentials,
+  CREDENTIALS,
+  type EndpointCredentials,
+} from '../sending/endpoint-credentials.js';
 import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
 import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
@@ -64,6 +69,8 @@ export interface WebhookEndpointOptions extends EndpointSettings {
   readonly disabled?: boolean | undefined;
   /** Which of these events `publish` sends, by their content; default: all. `send` ignores it. */
   readonly filter?: WebhookEndpointFilter | undefined;
+  /** A client certificate, secret headers or OAuth 2, if the endpoint requires more than the signature. */
+  readonly credentials?: EndpointCredentials | undefined;
 }
 
 /** A resolved endpoint. */
@@ -74,6 +81,7 @@ export interface ResolvedEndpoint extends ResolvedEndpointSettings {
   readonly tenant: string | undefined;
   readonly disabled: boolean;
   readonly filter?: WebhookEndpointFilter | undefined;
+  readonly credentials?: (() => EndpointCredentials) | undefined;
 }
 
 /** The publisher's options that endpoints need. */
@@ -113,6 +121,7 @@ const ENDPOINT = object<WebhookEndpointOptions>()(
     keys: unchecked<PublisherKeys | undefined>(),
     issuer: unchecked<string | undefined>(),
     tenant: optional(identifier('tenant')),
+    credentials: optional(CREDENTIALS),
     disabled: optional(flag, false),
   },
   { form: 'an object with at least an id and a url' },
@@ -191,6 +200,9 @@ function resolveEndpoint(
     checkProfile(settled, at);
   }
   checkSubscriptions(events, context.events, at);
+  const { credentials } = endpoint;
+  checkCredentials(credentials, profile, at);
+  checkTokenUrl(credentials, context.egress, at);
   return {
     ...settled,
     id,
@@ -199,7 +211,24 @@ function resolveEndpoint(
     disabled,
     tenant,
     filter,
+    credentials: credentials && (() => credentials),
   };
+}
+
+/** Checks the URL of the token endpoint alone; its addresses are checked for every token. */
+export function checkTokenUrl(
+  credentials: EndpointCredentials | undefined,
+  egress: EgressPolicy | undefined,
+  at: Problems,
+): void {
+  const url = credentials?.oauth2?.tokenUrl;
+  if (url === undefined || at.has('credentials')) return;
+  try {
+    egress?.checkUrl(url);
+  } catch (error) {
+    if (!isWebhookError(error, 'destination_blocked')) throw error;
+    at.add('credentials.oauth2.tokenUrl', error.message);
+  }
 }
 
 /** Reads `secret` as that of Standard Webhooks. */

@@ -3,6 +3,7 @@ import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { EndpointDisabledReason } from '../sending/endpoint.js';
 import type { EndpointSettings } from '../sending/endpoint-settings.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
+import type { StoredCredentials } from './stored-credentials.js';
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {
@@ -56,6 +57,8 @@ export interface StoredEndpoint {
   readonly settings: StoredEndpointSettings;
   /** Oldest first; empty if the publisher's key signs. */
   readonly keys: readonly SealedEndpointKey[];
+  /** Encrypted; absent if the endpoint requires none. */
+  readonly credentials?: StoredCredentials;
   /** Absent while the endpoint is enabled; `at` in epoch milliseconds. */
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
   /** Absent unless the endpoint is paused; epoch milliseconds. */

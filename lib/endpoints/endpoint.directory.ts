@@ -6,6 +6,7 @@ import {
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import { openCredentials, sealCredentials, type StoredCredentials } from './stored-credentials.js';
 import type { ConfiguredEndpoints } from './endpoint.registry.js';
 import type {
   EndpointPage,
@@ -26,6 +27,7 @@ function viewOf(
   const { id, tenant, url, events, description, metadata, settings, keys, disabled, pausedAt } =
     endpoint;
   const { headers } = settings;
+  const { credentials } = endpoint;
   return {
     id,
     tenant,
@@ -36,6 +38,7 @@ function viewOf(
     settings:
       headers === undefined ? { ...settings } : { ...settings, headers: unprintedHeaders(headers) },
     keys: keys.map(({ kid, notBefore }) => ({ kid, signsFrom: new Date(notBefore) })),
+    ...(credentials && { credentials: [...credentials.kinds] }),
     disabled: disabled && { at: new Date(disabled.at), reason: disabled.reason },
     pausedAt: pausedAt === undefined ? undefined : new Date(pausedAt),
     source,
@@ -116,7 +119,14 @@ export class EndpointDirectory {
       if (wanted === undefined) return { endpoint: current, changed: false };
       const now = clock.now();
       const keys = this.sealed(id, withoutRetired(wanted.keys, now));
-      const endpoint = { ...wanted, keys, version: current.version + 1, updatedAt: now };
+      const credentials = this.resealed(wanted);
+      const endpoint = {
+        ...wanted,
+        ...(credentials && { credentials }),
+        keys,
+        version: current.version + 1,
+        updatedAt: now,
+      };
       if (await endpointStore.replace(endpoint)) return { endpoint, changed: true };
       current = await this.findStored(id, scope);
       // Deleted and created again meanwhile, it is another endpoint under the same id.
@@ -136,8 +146,10 @@ export class EndpointDirectory {
    */
   async reseal(): Promise<number> {
     const { endpointStore, sealer } = this.options;
-    const isStale = ({ keys }: StoredEndpoint): boolean =>
-      !keys.every((key) => sealer.isCurrent(key));
+    const isStale = ({ keys, credentials }: StoredEndpoint): boolean =>
+      ![...keys, ...(credentials === undefined ? [] : [credentials])].every((secret) =>
+        sealer.isCurrent(secret),
+      );
     let resealed = 0;
     let unreadable: WebhookError | undefined;
     for (let after: string | undefined; ;) {
@@ -148,6 +160,8 @@ export class EndpointDirectory {
             make: (current) => {
               if (!isStale(current)) return undefined;
               for (const key of current.keys) sealer.open(id, key);
+              const { credentials } = current;
+              if (credentials !== undefined) openCredentials(sealer, current, credentials);
               return current;
             },
           });
@@ -166,6 +180,18 @@ export class EndpointDirectory {
 
   private async findStored(id: string, scope: EndpointScope | undefined): Promise<StoredEndpoint> {
     return inScope(await this.options.endpointStore.find(id), scope);
+  }
+
+  private resealed(endpoint: StoredEndpoint): StoredCredentials | undefined {
+    const { sealer } = this.options;
+    const { credentials } = endpoint;
+    if (credentials === undefined || sealer.isCurrent(credentials)) return credentials;
+    try {
+      return sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials));
+    } catch (error) {
+      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
+      return credentials;
+    }
   }
 
   private sealed(id: string, keys: readonly SealedEndpointKey[]): SealedEndpointKey[] {

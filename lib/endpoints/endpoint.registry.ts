@@ -1,6 +1,7 @@
 import { errorType, isWebhookError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { type Endpoint, EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
+import { kindsOf } from '../sending/endpoint-credentials.js';
 import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import { dataOf, type EventDraft } from '../sending/event-draft.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -191,6 +192,9 @@ export class ConfiguredEndpoints {
           ...(endpoint.filter && { filter: endpoint.filter }),
         },
         keys: [],
+        ...(endpoint.credentials && {
+          credentials: { kinds: kindsOf(endpoint.credentials()), sealed: '' },
+        }),
         version: 1,
         createdAt: now,
         updatedAt: now,

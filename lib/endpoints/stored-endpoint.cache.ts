@@ -9,6 +9,8 @@ import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
+import { openCredentials } from './stored-credentials.js';
+import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { withoutRetired } from './endpoint.directory.js';
 import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
@@ -71,6 +73,7 @@ export class StoredEndpointCache {
       ...settled,
       ...signers,
       filter: problems.has('filter') ? NOTHING : own.filter,
+      credentials: this.credentialsOf(stored),
       endpointId: id,
       url,
       label: `endpoint "${id}"`,
@@ -78,6 +81,13 @@ export class StoredEndpointCache {
       stored,
       tenant,
     };
+  }
+
+  private credentialsOf(stored: StoredEndpoint): RegisteredEndpoint['credentials'] {
+    const { credentials } = stored;
+    if (credentials === undefined) return undefined;
+    let opened: EndpointCredentials | undefined;
+    return () => (opened ??= openCredentials(this.options.sealer, stored, credentials));
   }
 
   private signersOf(stored: StoredEndpoint): Signers {

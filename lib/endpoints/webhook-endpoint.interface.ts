@@ -4,6 +4,7 @@ import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import type { StoredEndpointSettings } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
+import type { CredentialKind, EndpointCredentials } from '../sending/endpoint-credentials.js';
 import type { EndpointSettings } from '../sending/endpoint-settings.js';
 import type { EndpointDisabledReason } from '../sending/endpoint.js';
 
@@ -17,7 +18,7 @@ export interface NewEndpoint extends EndpointSettings {
   readonly events?: readonly string[] | undefined;
   /** The tenant whose events it receives; default: events without a tenant. It never changes. `undefined` is refused. */
   readonly tenant?: string;
-  /** Headers of every request; none that frame or authenticate it. They are stored in the clear: no credentials. */
+  /** Headers of every request; none that frame or authenticate it. They are stored in the clear: secrets belong in `credentials`. */
   readonly headers?: EndpointSettings['headers'];
   /** At most 1024 characters. */
   readonly description?: string | undefined;
@@ -29,10 +30,16 @@ export interface NewEndpoint extends EndpointSettings {
   readonly signing?: 'secret' | 'publisher' | undefined;
   /** Which of these events `publish` sends, by their content; default: all. `send` ignores it. */
   readonly filter?: WebhookEndpointFilter | undefined;
+  /**
+   * What the endpoint requires besides the signature. They are encrypted like its secret, cannot be read again, and are only
+   * sent to the origin of this URL.
+   */
+  readonly credentials?: EndpointCredentials | undefined;
 }
 
 /** Members that {@link EndpointChanges} may set to `null`. */
-type Removable = EndpointSettings & Pick<NewEndpoint, 'description' | 'metadata' | 'filter'>;
+type Removable = EndpointSettings &
+  Pick<NewEndpoint, 'description' | 'metadata' | 'filter' | 'credentials'>;
 
 /** A change of an endpoint. Members that are left out stay; `null` removes a value, so that the default applies. */
 export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {
@@ -60,6 +67,8 @@ export interface WebhookEndpointView {
   readonly settings: StoredEndpointSettings;
   /** Its own keys, oldest first; empty if the publisher signs, and for configured endpoints. */
   readonly keys: readonly EndpointKeyView[];
+  /** The kinds of its credentials; absent if it has none. */
+  readonly credentials?: readonly CredentialKind[];
   /** Absent while the endpoint is enabled. */
   readonly disabled?: { readonly at: Date; readonly reason: EndpointDisabledReason };
   /** Since when it is paused by {@link WebhookEndpoints.pause}: its deliveries wait. */

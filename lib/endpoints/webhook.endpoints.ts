@@ -2,7 +2,7 @@ import type { ActivityStore } from './activity-store.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { readArgument } from '../options/read-options.js';
+import { invalidOptions, readArgument } from '../options/read-options.js';
 import type { EndpointRegistry, RegisteredEndpoint } from './endpoint.registry.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import type { EndpointState } from '../sending/endpoint.js';
@@ -27,6 +27,8 @@ import {
 import { matchesFilter } from './endpoint-filter.js';
 import { LimitChecks } from './endpoint-limits.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
+import { openCredentials, sealCredentials, sharesCredentials } from './stored-credentials.js';
+import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import type { StoredEndpoint } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type {
@@ -94,6 +96,7 @@ export class WebhookEndpoints {
     const draft = this.input.read(NEW_ENDPOINT, endpoint);
     const { id = randomUUID(), tenant, description, metadata } = draft;
     const url = (await this.options.egress.checkResolvedUrl(draft.url!)).href;
+    await this.checkTokenUrl(draft.credentials);
     await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
@@ -109,6 +112,9 @@ export class WebhookEndpoints {
       metadata,
       settings: draft.settings,
       keys: made === undefined ? [] : [made.key],
+      ...(draft.credentials && {
+        credentials: sealCredentials(sealer, { id, url }, draft.credentials),
+      }),
       version: 1,
       createdAt: now,
       updatedAt: now,
@@ -201,17 +207,41 @@ export class WebhookEndpoints {
     const draft = this.input.read(ENDPOINT_CHANGES, changes);
     await this.requireStored(id, scope);
     const url = draft.url && (await this.options.egress.checkResolvedUrl(draft.url)).href;
+    await this.checkTokenUrl(draft.credentials);
     const patch = url === undefined ? draft : { ...draft, url };
     return this.change(id, scope, {
-      make: (current) => {
-        const wanted = patched(current, patch);
-        this.input.requireUsable(wanted.settings, current.settings, () =>
-          current.keys.map((key) => this.options.sealer.open(id, key)),
-        );
-        return wanted;
-      },
+      make: (current) => this.updated(current, patch),
       commutes: (before, now) => commutes(patch, before, now),
     });
+  }
+
+  /** @throws {@link WebhookDeliveryError} `invalid_option` */
+  private updated(
+    current: StoredEndpoint,
+    { credentials, ...patch }: ReturnType<EndpointInput['read']>,
+  ): StoredEndpoint {
+    const { sealer } = this.options;
+    const wanted = patched(current, patch);
+    const kept = wanted.credentials;
+    if (credentials === undefined && kept !== undefined && !sharesCredentials(wanted, current)) {
+      const message =
+        'is at another origin, and the credentials of the endpoint were set for the old one: pass credentials too, or null to remove them';
+      throw invalidOptions([{ path: 'url', message }], 'The endpoint is');
+    }
+    this.input.requireUsable(
+      wanted.settings,
+      current.settings,
+      () => current.keys.map((key) => sealer.open(current.id, key)),
+      (isOtherProfile) =>
+        credentials ?? (isOtherProfile && kept ? openCredentials(sealer, wanted, kept) : undefined),
+    );
+    if (credentials === undefined) return wanted;
+    return { ...wanted, credentials: sealCredentials(sealer, wanted, credentials) };
+  }
+
+  private async checkTokenUrl(credentials: EndpointCredentials | undefined): Promise<void> {
+    const url = credentials?.oauth2?.tokenUrl;
+    if (url !== undefined) await this.options.egress.checkResolvedUrl(url);
   }
 
   /**

@@ -48,6 +48,7 @@ export type {
   StoredEndpoint,
   StoredEndpointSettings,
 } from '../endpoints/endpoint-store.js';
+export type { StoredCredentials } from '../endpoints/stored-credentials.js';
 
 // Inbox
 export { InboxStore } from '../inbox/inbox-store.js';

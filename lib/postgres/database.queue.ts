@@ -17,7 +17,7 @@ import { isOutage } from './database-failure.js';
 import { requireSameDatabase } from './database-identity.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
 import { attemptOf, countsOf, deliveryRow, listedDelivery, recordOf } from './delivery-row.js';
-import { DELETED_AT_ONCE, DeliveryStatements } from './delivery-statements.js';
+import { DELETED_AT_ONCE, DeliveryStatements, type Query } from './delivery-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
@@ -151,18 +151,30 @@ export abstract class DatabaseQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    let pruned = 0;
-    const query = this.statements.prune(this.options.name, before, tenant);
+    return this.deleteAll(
+      this.statements.prune(this.options.name, before, tenant),
+      DELETED_AT_ONCE,
+    );
+  }
+
+  override async erase(filter: DeliveryFilter): Promise<number> {
+    // Until nothing is left: rows that are being changed are skipped.
+    return this.deleteAll(this.statements.erase(this.options.name, filter), 1);
+  }
+
+  /** @param least - deleted rows of a batch after which another one follows */
+  private async deleteAll(query: Query, least: number): Promise<number> {
+    let deleted = 0;
     for (;;) {
       const [row] = await this.connection.reporting(async () =>
         this.connection.queryInIndexOrder(...query),
       );
       const gone = Number(row!['gone']);
-      pruned += gone;
-      if (gone < DELETED_AT_ONCE) break;
+      deleted += gone;
+      if (gone < least) break;
     }
     await this.connection.search([this.statements.deleteEmptyCounts, [this.options.name]]);
-    return pruned;
+    return deleted;
   }
 
   override async flush(): Promise<void> {

@@ -52,7 +52,7 @@ export class DeliveryConsumer {
   private readonly timers: readonly CancelWake[];
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { clock, lease, notify } = parts.options;
+    const { clock, lease, notify, keepDelivered, keepDead } = parts.options;
     this.outcomes = new OutcomeWriter(
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
@@ -72,7 +72,12 @@ export class DeliveryConsumer {
     });
     this.timers = [
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
-      repeat(clock, RETENTION_INTERVAL, async () => this.deleteDelivered()),
+      repeat(clock, RETENTION_INTERVAL, async () =>
+        this.deleteOld('deleteDelivered', keepDelivered),
+      ),
+      ...(keepDead === undefined
+        ? []
+        : [repeat(clock, RETENTION_INTERVAL, async () => this.deleteOld('deleteDead', keepDead))]),
       repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
@@ -199,10 +204,10 @@ export class DeliveryConsumer {
   }
 
   /** @returns milliseconds until the next batch: a large deletion rests after each batch for as long as that took */
-  private async deleteDelivered(): Promise<number> {
+  private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
     const { database, statements, options } = this.parts;
     const start = options.clock.now();
-    const query = statements.deleteDelivered(options.name, options.keepDelivered, database.now);
+    const query = statements[which](options.name, keep, database.now);
     const [row] = await database.queryInIndexOrder(...query);
     if (Number(row!['gone']) < DELETED_AT_ONCE) {
       if (row!['gone'] !== 0) await database.query(statements.deleteEmptyCounts, [options.name]);

@@ -412,6 +412,13 @@ FROM (
     ];
   }
 
+  /** Deletes deliveries in any state; see {@link DeliveryStatements.deleteOldest}. */
+  erase(queue: string, filter: DeliveryFilter): Query {
+    const values: unknown[] = [queue];
+    const condition = conditionsOf(filter, values).join(' AND ');
+    return [this.deleteOldest(condition, 'created_at, id'), values];
+  }
+
   /** Deletes deliveries that were delivered some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
   deleteDelivered(queue: string, keep: number, time: number | null): Query {
     const expired = `updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
@@ -427,6 +434,18 @@ FROM (
 SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
   CASE status WHEN 'dead' THEN ${change} ELSE 0 END
 FROM ${rows} WHERE status <> 'pending'`;
+  }
+
+  /** Deletes dead deliveries that were recorded some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
+  deleteDead(queue: string, keep: number, time: number | null): Query {
+    const expired = `created_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
+    return [
+      this.deleteOldest(
+        `queue = $1::text AND status = 'dead' AND NOT holds_key AND ${expired}`,
+        'created_at, id',
+      ),
+      [queue, time, keep],
+    ];
   }
 
   /**

@@ -12,9 +12,14 @@ export interface DatabaseQueueOptions extends QueueOptions {
   readonly name?: string | undefined;
   /**
    * How long a delivery is kept with its attempts after it was delivered, and its id is recognised; default `'96h'`. It is
-   * then deleted. Dead deliveries are kept until they are pruned.
+   * then deleted.
    */
   readonly keepDelivered?: Duration | undefined;
+  /**
+   * How long a dead delivery is kept with its attempts after it was recorded; default: until it is pruned. One that blocks its
+   * ordering key is kept until it is redelivered, skipped or pruned.
+   */
+  readonly keepDead?: Duration | undefined;
   /**
    * Time after a crash of its process until a delivery is attempted again; default `'30s'`, at least `'10s'`. The lease is
    * renewed while an attempt runs, however long that takes.

@@ -76,6 +76,12 @@ export interface WebhookPublisherOptions extends EgressOptions {
   readonly transactionHost?: string | false | undefined;
   /** Trusted authorities and a client certificate, as in node:tls; default: those of Node. */
   readonly tls?: EgressTlsOptions | undefined;
+  /**
+   * An HTTP proxy that opens every connection, such as `'http://user:password@proxy.internal:3128'`. Names are resolved and
+   * checked here, and the proxy is asked to CONNECT to the address. Its own address is trusted. Default: none; the proxies of
+   * the environment are ignored.
+   */
+  readonly proxy?: string | undefined;
   /** How long a shutdown waits for deliveries; default `'10s'`. */
   readonly shutdownTimeout?: Duration | undefined;
 }

@@ -1,8 +1,8 @@
-import { createSecureContext } from 'node:tls';
 import { DAY, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
 import { EGRESS, EgressPolicy } from '../egress/egress-policy.js';
+import { EgressProxy } from '../egress/egress-proxy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import { ENDPOINT_LIMITS } from '../endpoints/endpoint-limits.js';
 import {
@@ -29,6 +29,7 @@ import {
   seconds,
   text,
   unchecked,
+  unless,
 } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
@@ -38,6 +39,7 @@ import {
   ENDPOINT_SETTINGS,
   type ResolvedEndpointSettings,
 } from '../sending/endpoint-settings.js';
+import { tlsProblem } from '../sending/endpoint-credentials.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import {
   checkProfile,
@@ -86,14 +88,8 @@ const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
 const TLS: Rule<EgressTlsOptions> = (value, at, name) => {
   const tls = TLS_OPTIONS(value, at, name);
   if (at.has(name)) return tls;
-  try {
-    createSecureContext(tls);
-    return unprinted({ ...tls }, '[tls]');
-  } catch {
-    // The error is dropped, because it may quote the key or the passphrase.
-    const message = 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
-    return at.add(name, message) as never;
-  }
+  const problem = tlsProblem(tls);
+  return problem === undefined ? unprinted({ ...tls }, '[tls]') : (at.add(name, problem) as never);
 };
 
 const TLS_OPTIONS = object<EgressTlsOptions>()({
@@ -140,6 +136,7 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
       orFalse(text('must be the connectionName of a ClsPluginTransactional, or false')),
     ),
     tls: optional(TLS),
+    proxy: optional(unless<string>((url) => EgressProxy.problemOf(url))),
     shutdownTimeout: optional(duration(), 10 * SECOND),
   },
   {
@@ -216,6 +213,8 @@ export function resolvePublisherOptions(
       egress,
       events,
       tls: options.tls,
+      proxy:
+        options.proxy === undefined ? undefined : new EgressProxy(options.proxy, options.tls?.ca),
       clock,
       shutdownTimeout: options.shutdownTimeout,
       transactionHost: options.transactionHost,

@@ -87,6 +87,7 @@ const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
   stats: true,
   countsByStep: true,
   prune: true,
+  erase: true,
 });
 
 /**

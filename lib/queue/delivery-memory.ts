@@ -3,6 +3,7 @@ import { deliveryLane } from './delivery-identity.js';
 import { matches } from './delivery-list.js';
 import { keyOf, KeyOrder } from './key-order.js';
 import type { PendingDelivery } from './pending-deliveries.js';
+import type { DeliveryFilter } from './webhook-queue.js';
 import type {
   DeliveryAttempt,
   DeliveryKeyState,
@@ -30,6 +31,8 @@ export class RememberedDelivery implements PendingDelivery {
   private reason: FailureReason | undefined;
   private updatedAt: number;
   private payloadDropped: true | undefined;
+  /** Deleted while it was pending: it is not run again, and the outcome of a running attempt is dropped. */
+  isErased = false;
 
   constructor(
     public delivery: WebhookDelivery,
@@ -263,6 +266,19 @@ export class DeliveryMemory {
     );
     for (const entry of old) this.forget(entry);
     return old.length;
+  }
+
+  /** Deletes deliveries in any state. */
+  erase(filter: DeliveryFilter): number {
+    const erased = [...this.byId.values()].filter((entry) => matches(entry, filter));
+    // All of them first: one that gets its turn must not run before it is deleted, too.
+    for (const entry of erased) entry.isErased = true;
+    for (const entry of erased) {
+      this.forget(entry);
+      // It may be among the pending deliveries until it is due.
+      entry.dropPayload();
+    }
+    return erased.length;
   }
 
   private get pendingBytes(): number {

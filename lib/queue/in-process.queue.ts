@@ -156,6 +156,12 @@ export class InProcessQueue extends WebhookQueue {
     return pruned;
   }
 
+  override async erase(filter: DeliveryFilter): Promise<number> {
+    const erased = this.memory.erase(filter);
+    this.schedulePump();
+    return erased;
+  }
+
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     await this.drain(deadline);
@@ -237,7 +243,8 @@ export class InProcessQueue extends WebhookQueue {
     while (!this.closed && this.running < this.concurrency) {
       const taken = this.pending.takeDue(now);
       if (taken === undefined) break;
-      void this.run(taken);
+      if (taken.entry.isErased) this.pending.release(taken, now, false);
+      else void this.run(taken);
     }
     this.schedulePump();
   }
@@ -254,11 +261,15 @@ export class InProcessQueue extends WebhookQueue {
     this.running--;
     const now = this.clock.now();
     this.pending.release(taken, now, run?.attempt !== undefined);
+    if (!entry.isErased) this.record(entry, run, now);
+    this.schedulePump();
+    for (const check of this.watchers) check();
+  }
+
+  private record(entry: RememberedDelivery, run: DeliveryRun | undefined, now: number): void {
     if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
     else entry.apply(run, now);
     this.memory.update(entry);
     if (entry.status === 'pending') this.pending.add(entry);
-    this.schedulePump();
-    for (const check of this.watchers) check();
   }
 }

@@ -55,6 +55,7 @@ export const IN_PROCESS_QUEUE = option.object<InProcessQueueOptions>()({
 export const DURABLE_QUEUE = {
   ...QUEUE,
   keepDelivered: option.optional(option.duration(), 96 * 3_600_000),
+  keepDead: option.optional(option.duration()),
 };
 
 /** Fills in the defaults that depend on other options. */

@@ -194,6 +194,10 @@ export class ShardedQueue extends WebhookQueue {
     return total(await this.ask(async (shard) => shard.prune(before, scope)));
   }
 
+  override async erase(filter: DeliveryFilter): Promise<number> {
+    return total(await this.ask(async (shard) => shard.erase(filter)));
+  }
+
   override async flush(): Promise<void> {
     await this.ask(async (shard) => shard.flush?.());
   }

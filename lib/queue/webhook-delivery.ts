@@ -177,6 +177,10 @@ export type FailureReason =
   | 'signing_failed'
   /** No signing key is valid now, or the key provider failed. */
   | 'no_signing_key'
+  /** The token endpoint of the endpoint's OAuth 2 credentials issued no access token. */
+  | 'credentials_unavailable'
+  /** The egress proxy cannot be reached, or refuses the connection. */
+  | 'proxy_failed'
   /** It was not delivered in the time that the publish set by `expiresIn`. */
   | 'expired'
   /** The application shut down while the attempt ran. */

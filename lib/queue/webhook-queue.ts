@@ -188,6 +188,15 @@ export abstract class WebhookQueue {
   abstract prune(before: number, scope?: { readonly tenant?: string | undefined }): Promise<number>;
 
   /**
+   * Deletes all deliveries that match a filter, pending ones too, with their attempts and payloads. The later ones of an ordering
+   * key continue. One that is being attempted is deleted, and its outcome dropped; or it stays until another call.
+   *
+   * @param filter - one with at least one member
+   * @returns the number of deleted deliveries
+   */
+  abstract erase(filter: DeliveryFilter): Promise<number>;
+
+  /**
    * Runs every delivery that is due by the queue's clock, and resolves when none is due or running. Optional:
    * `flushDeliveries` of `nestjs-webhook-token/testing` calls it.
    */

@@ -78,6 +78,9 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
 
 const FAILED = 'a handler of the event failed';
 
+/** It would tell the sender that the endpoint is gone, and not what a handler looked for. */
+const GONE = 410;
+
 /** An HttpException of a handler. */
 interface HandlerRefusal {
   readonly status: number;
@@ -91,16 +94,16 @@ function readRefusal(cause: unknown): HandlerRefusal | undefined {
   try {
     if (!(cause instanceof HttpException)) return undefined;
     const status: unknown = cause.getStatus();
-    // A handler that throws a success or a redirect has still failed. A 410 would tell the sender that the endpoint is gone.
+    // A handler that throws a success or a redirect has still failed.
     if (!Number.isInteger(status) || (status as number) < 400 || (status as number) > 599) {
       return undefined;
     }
-    if (status === 410) return { status: 500, detail: String(cause.message), errors: undefined };
     const errors = validationErrors(cause);
     if (errors !== undefined) return { status: 422, detail: '', errors };
     // Typed as a string, but a handler can assign any value.
     const message: unknown = cause.message;
-    return { status: status as number, detail: String(message), errors: undefined };
+    const harmless = status === GONE ? 500 : (status as number);
+    return { status: harmless, detail: String(message), errors: undefined };
   } catch {
     return undefined;
   }

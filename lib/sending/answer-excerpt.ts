@@ -74,6 +74,8 @@ interface AnswerSecrets {
   readonly url: string;
   /** Headers of the endpoint's own; a value may be a key. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Secret values of credentials, however short. */
+  readonly credentials?: readonly string[] | undefined;
 }
 
 interface Finding {
@@ -104,6 +106,7 @@ function redact(text: string, secrets: AnswerSecrets): string {
     ...findTokens(read.text, secrets.tokens),
     ...findWhole(read.text, keysOf(secrets.headers), '[header]'),
     ...findWhole(read.text, keysOf(secrets.signatures ?? []), '[header]'),
+    ...findWhole(read.text, (secrets.credentials ?? []).filter(Boolean), '[header]'),
     ...findWhole(read.text, pathsOf(secrets.url), '[url]'),
   ].sort((a, b) => a.from - b.from || b.to - a.to);
   let redacted = '';

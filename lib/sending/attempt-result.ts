@@ -221,11 +221,12 @@ export function attemptResult(
 
 const CONFLICT = 409;
 
-/** Failures on this side: no key, a key service that is down, our own shutdown. */
+/** Failures on this side: no key, a key service or an egress proxy that is down, our own shutdown. */
 const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
   'aborted',
   'signing_failed',
   'no_signing_key',
+  'proxy_failed',
 ]);
 
 /** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */

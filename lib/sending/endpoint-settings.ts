@@ -173,7 +173,7 @@ const REFUSED = new Set([
 ]);
 
 /** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
-function headerProblem(name: string, value: unknown): string | undefined {
+export function headerProblem(name: string, value: unknown): string | undefined {
   if (REFUSED.has(name.toLowerCase())) {
     return 'is set by the library, which frames and authenticates the request; remove it';
   }

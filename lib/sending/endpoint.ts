@@ -1,4 +1,5 @@
 import type { SentProfile } from '../token/webhook-token.constants.js';
+import type { EndpointCredentials } from './endpoint-credentials.js';
 import type { ResolvedEndpointSettings } from './endpoint-settings.js';
 
 /** Where a delivery is sent, with everything that an attempt needs: an endpoint, or a URL that the caller passed. */
@@ -11,6 +12,12 @@ export interface Endpoint extends ResolvedEndpointSettings {
   /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
   readonly label: string;
   readonly state: EndpointState;
+  /**
+   * Returns the same object on every call; absent if it requires none. A function, so that no log shows them.
+   *
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`
+   */
+  readonly credentials?: (() => EndpointCredentials) | undefined;
 }
 
 /** Why an endpoint is disabled. */

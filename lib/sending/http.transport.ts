@@ -8,33 +8,18 @@ import type {
 } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
-import type { EgressPolicy } from '../egress/egress-policy.js';
-import {
-  createGuardedAgents,
-  type EgressTlsOptions,
-  type GuardedAgents,
-} from '../egress/guarded-agent.js';
+import type { GuardedAgents } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { answerOfError, type NoAnswer, readAnswer, type ReceiverAnswer } from './attempt-result.js';
-import {
-  bypassWarning,
-  DELIVERY_SETTINGS,
-  type DeliverySettings,
-  isUnchanged,
-  UNREADABLE,
-} from './delivery-settings.js';
+import { type Connections, IdentityConnections, type TransportOptions } from './connections.js';
+import type { ClientCertificate } from './endpoint-credentials.js';
+import { bypassWarning, isUnchanged, UNREADABLE } from './delivery-settings.js';
 import type { ComposedRequest } from './request.composer.js';
-
-/** Options of the {@link HttpTransport}. */
-export interface TransportOptions {
-  readonly egress: EgressPolicy;
-  readonly tls: EgressTlsOptions | undefined;
-}
 
 /** What requests are sent with. */
 interface HttpClient {
   readonly http: HttpService;
-  readonly adapter: AxiosAdapter | 'http';
+  readonly adapterOf: (connections: Connections) => AxiosAdapter | 'http';
   readonly cancelToken?: CancelToken;
 }
 
@@ -47,43 +32,53 @@ const anyStatus = (): boolean => true;
  */
 export class HttpTransport {
   private readonly log = new PublisherLog();
-  /** Keep connections for further requests. */
-  private readonly keepAliveAgents: GuardedAgents;
-  /**
-   * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
-   * would be read as the answer to the next request.
-   */
-  private readonly oneShotAgents: GuardedAgents;
-  private readonly settings: DeliverySettings;
+  private readonly connections: IdentityConnections;
   private client: Promise<HttpClient> | undefined;
 
   /** @param given - the application's HttpService; by default, one is created */
   constructor(
-    { egress, tls }: TransportOptions,
+    options: TransportOptions,
     private readonly given: HttpService | undefined,
   ) {
-    this.keepAliveAgents = createGuardedAgents(egress, { tls });
-    this.oneShotAgents = createGuardedAgents(egress, { tls, keepAlive: false });
-    const { httpAgent, httpsAgent } = this.oneShotAgents;
-    this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
+    this.connections = new IdentityConnections(options);
   }
 
   /**
    * Sends one request.
    *
    * @param signal - ends it; its reason becomes the failure
+   * @param certificate - of the endpoint; default: that of the publisher, if it has one
    * @returns the answer, or why there is none
    * @throws if axios cannot be loaded
    */
-  async send(request: ComposedRequest, signal: AbortSignal): Promise<ReceiverAnswer | NoAnswer> {
+  async send(
+    request: ComposedRequest,
+    signal: AbortSignal,
+    certificate?: ClientCertificate,
+  ): Promise<ReceiverAnswer | NoAnswer> {
     const client = await (this.client ??= this.load().catch((error: unknown) => {
       this.client = undefined;
       throw error;
     }));
     if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
+    const connections = this.connections.of(certificate);
+    connections.requests++;
+    try {
+      return await this.sendOver(connections, client, request, signal);
+    } finally {
+      connections.requests--;
+    }
+  }
+
+  private async sendOver(
+    connections: Connections,
+    client: HttpClient,
+    request: ComposedRequest,
+    signal: AbortSignal,
+  ): Promise<ReceiverAnswer | NoAnswer> {
     return new Promise((resolve) => {
       try {
-        const config = this.configOf(request, client, signal);
+        const config = this.configOf(request, client, connections, signal);
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnOfBypass(config, response);
@@ -126,24 +121,24 @@ export class HttpTransport {
 
   /** Closes the connections. */
   close(): void {
-    this.keepAliveAgents.destroy();
-    this.oneShotAgents.destroy();
+    this.connections.close();
   }
 
   private async load(): Promise<HttpClient> {
     const { given } = this;
     if (given !== undefined && this.defaults === undefined) {
       // A fake; axios may be missing.
-      return { http: given, adapter: 'http' };
+      return { http: given, adapterOf: () => 'http' };
     }
     const axios = await import('axios');
     const stock = axios.getAdapter('http');
     return {
       http: given ?? (await createHttpService()),
-      adapter: async (config) =>
-        isUnchanged(config, this.settings)
-          ? sendByNode(axios, config, this.keepAliveAgents)
-          : stock(config),
+      adapterOf: (connections) =>
+        (connections.adapter ??= async (config) =>
+          isUnchanged(config, connections.settings)
+            ? sendByNode(axios, config, connections.keepAliveAgents)
+            : stock(config)),
       // Without one, HttpService creates and cancels a token for every request. Attempts are cancelled by their signal.
       cancelToken: new axios.default.CancelToken(() => undefined),
     };
@@ -151,11 +146,12 @@ export class HttpTransport {
 
   private configOf(
     { method, url, headers, body }: ComposedRequest,
-    { adapter, cancelToken }: HttpClient,
+    { adapterOf, cancelToken }: HttpClient,
+    connections: Connections,
     signal: AbortSignal,
   ): AxiosRequestConfig {
     return {
-      ...(this.settings as object),
+      ...(connections.settings as object),
       method,
       url,
       headers,
@@ -168,7 +164,7 @@ export class HttpTransport {
       maxBodyLength: Infinity,
       // Without a body, `data` must be absent: axios would send '' as `""` and null as `null`.
       ...(body !== undefined && { data: body }),
-      ...(!this.usesForeignAdapter && { adapter }),
+      ...(!this.usesForeignAdapter && { adapter: adapterOf(connections) }),
     };
   }
 

@@ -117,26 +117,28 @@ interface HeaderFacts {
   readonly trace: TraceContext | undefined;
 }
 
-/** The headers of a request; those of the endpoint replace defaults. */
+/** The headers of a request; those of the endpoint replace defaults, and its credentials replace both. */
 export function headersFor(
-  { headers: own }: Endpoint,
+  { headers }: Endpoint,
   { contentType, bodyBytes, credentials, trace }: HeaderFacts,
 ): Record<string, string> {
-  const names = new Set(Object.keys(own).map((name) => name.toLowerCase()));
-  const headers: Record<string, string> = {};
-  if (trace !== undefined) {
-    // W3C Trace Context, sections 3.2 and 3.3.
-    headers['traceparent'] = trace.traceparent;
-    if (trace.tracestate !== undefined) headers['tracestate'] = trace.tracestate;
-  }
-  for (const [name, value] of Object.entries(DEFAULT_HEADERS)) {
-    if (!names.has(name.toLowerCase())) headers[name] = value;
-  }
+  const secret = namesOf(credentials);
+  const own = Object.entries(headers).filter(([name]) => !secret.has(name.toLowerCase()));
+  const taken = new Set([...secret, ...namesOf(headers)]);
+  const defaults = Object.entries(DEFAULT_HEADERS).filter(
+    ([name]) => !taken.has(name.toLowerCase()),
+  );
   return {
-    ...headers,
-    ...own,
+    // W3C Trace Context, sections 3.2 and 3.3.
+    ...(trace !== undefined && { traceparent: trace.traceparent }),
+    ...(trace?.tracestate !== undefined && { tracestate: trace.tracestate }),
+    ...Object.fromEntries([...defaults, ...own]),
     ...credentials,
     'Content-Type': contentType,
     'Content-Length': String(bodyBytes),
   };
+}
+
+function namesOf(headers: Readonly<Record<string, string>>): Set<string> {
+  return new Set(Object.keys(headers).map((name) => name.toLowerCase()));
 }

@@ -44,6 +44,8 @@ export interface RequestContext {
   readonly trace?: TraceContext | undefined;
   /** Ends the wait for a signature; its reason is `'timeout'` or `'aborted'`. */
   readonly signal?: AbortSignal | undefined;
+  /** Headers with the credentials of the endpoint; absent for a request that the application sends itself. */
+  readonly credentials?: Readonly<Record<string, string>> | undefined;
 }
 
 /**
@@ -244,7 +246,7 @@ function requestOf(
   { token, signature }: Credentials,
   delivery: OutgoingDelivery,
   endpoint: Endpoint,
-  { trace }: RequestContext,
+  { trace, credentials = {} }: RequestContext,
 ): ComposedRequest {
   const profile = profileOf(delivery, endpoint);
   const format = tokenProfile(profile);
@@ -253,7 +255,11 @@ function requestOf(
   return {
     method: facts.method,
     url: endpoint.url,
-    headers: headersFor(endpoint, { ...facts, credentials: { ...bearer, ...signature }, trace }),
+    headers: headersFor(endpoint, {
+      ...facts,
+      credentials: { ...credentials, ...bearer, ...signature },
+      trace,
+    }),
     profile,
     token,
     receipt: format && (() => receiptOf(token, { ...facts, profile: format })),

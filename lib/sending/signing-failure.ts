@@ -24,11 +24,11 @@ export function signingFailure(error: unknown): FailureReason | undefined {
 }
 
 /**
- * Waits for a signature until the attempt ends; a later signature is dropped.
+ * Waits for a signature until the attempt ends; a later one is dropped.
  *
  * @throws {@link WebhookSigningError} `signing_failed` if the signal ends the wait; its cause is the signal's reason
  */
-export async function untilAborted(token: Promise<string>, signal: AbortSignal): Promise<string> {
+export async function untilAborted<T>(value: Promise<T>, signal: AbortSignal): Promise<T> {
   let stop = (): void => undefined;
   const late = new Promise<never>((_, reject) => {
     stop = () => reject(tooLate(signal.reason));
@@ -36,7 +36,7 @@ export async function untilAborted(token: Promise<string>, signal: AbortSignal):
   if (signal.aborted) stop();
   else signal.addEventListener('abort', stop);
   try {
-    return await Promise.race([token, late]);
+    return await Promise.race([value, late]);
   } finally {
     signal.removeEventListener('abort', stop);
   }

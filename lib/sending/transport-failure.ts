@@ -1,4 +1,5 @@
 import { blockedDestination } from '../egress/egress-policy.js';
+import { PROXY_FAILED } from '../egress/egress-proxy.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 
 const REASONS: Readonly<Record<string, FailureReason>> = {
@@ -27,6 +28,7 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'tls',
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'tls',
   HOSTNAME_MISMATCH: 'tls',
+  [PROXY_FAILED]: 'proxy_failed',
 };
 
 const FAMILIES: readonly (readonly [prefix: string, reason: FailureReason])[] = [

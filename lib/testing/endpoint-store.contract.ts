@@ -442,6 +442,7 @@ function fullEndpoint(id: string): StoredEndpoint {
       { kid: 'first', sealed: `v1.${'A'.repeat(500)}.key/1`, notBefore: AT },
       { kid: 'second', sealed: 'v1.Bg==.schlüssel', notBefore: AT + 86_400_000 },
     ],
+    credentials: { kinds: ['certificate', 'oauth2'], sealed: 'v1.Bg==.schlüssel' },
     disabled: { at: AT + 5, reason: 'failing' },
     enabledAt: AT + 3,
     updatedAt: AT + 5,

@@ -429,6 +429,27 @@ export const HISTORY_RULES: QueueRules = {
     assert.deepEqual(await bench.ids(), ['of-none', 'of-b']);
   },
 
+  'erases the deliveries of one tenant, pending ones too': async (bench) => {
+    await bench.run(
+      { delivery: bench.delivery('done-a', { tenant: 'a' }), run: DELIVERED },
+      { delivery: bench.delivery('dead-a', { tenant: 'a' }), run: DEAD },
+      { delivery: bench.delivery('done-b', { tenant: 'b' }), run: DELIVERED },
+    );
+    await bench.enqueueLater(
+      bench.delivery('waits-a', { tenant: 'a' }),
+      bench.delivery('waits-b', { tenant: 'b' }),
+    );
+
+    assert.equal(await bench.queue.erase({ tenant: 'a' }), 3);
+    assert.deepEqual([...(await bench.ids())].sort(), ['done-b', 'waits-b']);
+    assert.deepEqual(await bench.queue.find(['waits-a', 'dead-a']), [undefined, undefined]);
+    assert.deepEqual(await bench.queue.attempts('dead-a'), []);
+    assert.deepEqual(await countsOf(bench, { tenant: 'a' }), []);
+    assert.equal(await bench.queue.erase({ tenant: 'a' }), 0);
+    // An erased id is unknown.
+    assert.deepEqual(await bench.enqueueLater(bench.delivery('waits-a')), [undefined]);
+  },
+
   'stores 1,000 deliveries': async (bench) => {
     const ids = Array.from(
       { length: 1_000 },

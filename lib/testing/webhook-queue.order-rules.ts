@@ -109,6 +109,20 @@ export const ORDER_RULES: QueueRules = {
     assert.equal((await bench.find('lost'))!.status, 'delivered');
   },
 
+  'continues a key after its first delivery was erased': async (bench) => {
+    const retry = { type: 'retry', at: bench.now() + HOUR, reason: 'http_500' } as const;
+    await bench.consume(({ id }) => (id === 'lost' ? retry : { type: 'delivered' }));
+    await bench.queue.enqueue([
+      due(bench, 'lost', { orderingKey: 'sku-1', eventId: 'lost-event' }),
+      due(bench, 'next', { orderingKey: 'sku-1' }),
+    ]);
+    await bench.untilState('lost', 'pending 1');
+
+    assert.equal(await bench.queue.erase({ eventId: 'lost-event' }), 1);
+    await bench.untilState('next', 'delivered 1');
+    assert.deepEqual(ran(bench), ['lost', 'next']);
+  },
+
   'continues a blocked key once the dead delivery is skipped': async (bench) => {
     await bench.consume(({ id }) => (id === 'lost' ? BLOCKED : { type: 'delivered' }));
     await enqueueKeyed(bench, 'sku-1', 'lost', 'next');

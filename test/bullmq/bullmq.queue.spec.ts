@@ -109,6 +109,38 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await queue.stop(clock.now() + 5_000);
   });
 
+  it('deletes dead deliveries past their retention, but none that blocks its key', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new BullMqQueue(bullQueue(), { keepDead: '1h', clock });
+    const at = clock.now();
+    const items = [due('old'), due('blocking'), due('young')].map((item, index) => ({
+      ...item,
+      delivery: {
+        ...item.delivery,
+        createdAt: index === 2 ? at : at - 3_600_000,
+        ...(index === 1 && { orderingKey: 'key' }),
+      },
+    }));
+    await queue.enqueue(items);
+    await queue.consume(async ({ id }) => ({
+      outcome: { type: 'dead', reason: 'http_410', attempts: 1, blocksKey: id === 'blocking' },
+    }));
+    const ids = ['old', 'blocking', 'young'];
+    const dead = async () =>
+      (await queue.find(ids)).filter((record) => record?.status === 'dead').length;
+    while ((await dead()) < 3) await sleep(20);
+    while ((await queue.find(['old']))[0] !== undefined) {
+      await clock.advance(5_000);
+      await sleep(5);
+    }
+
+    expect(await queue.find(['blocking', 'young'])).toMatchObject([
+      { status: 'dead', keyState: 'blocking' },
+      { status: 'dead' },
+    ]);
+    await queue.stop(clock.now() + 5_000);
+  });
+
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {
     const bull = bullQueue();
     const queue = new BullMqQueue(bull);

@@ -61,6 +61,7 @@ const TAKING_A_SCOPE: Readonly<Record<string, Call>> = {
   'deliveries.stats, as scope': (scope) => deliveries().stats({}, scope),
   'deliveries.stats, as filter': (scope) => deliveries().stats(scope),
   'deliveries.prune': (scope) => deliveries().prune(olderThan(scope)),
+  'deliveries.erase': (scope) => deliveries().erase(scope),
   'endpoints.list': (scope) => endpoints().list(scope),
   'endpoints.get': (scope) => endpoints().get('a', scope),
   'endpoints.update': (scope) => endpoints().update('a', { description: 'x' }, scope),

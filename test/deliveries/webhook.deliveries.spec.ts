@@ -454,6 +454,61 @@ describe('prune', () => {
   });
 });
 
+describe('erase', () => {
+  it('deletes everything about a tenant, and sends nothing of it any more', async () => {
+    await publish('order.created', { tenant: 'a' });
+    const retried = await publishDead('order.created', { tenant: 'a' });
+    await bench.publisher.publish('order.created', {}, { tenant: 'a', delay: '1d' });
+    const ofB = await publish('order.created', { tenant: 'b' });
+    const requests = receiver.requests.length;
+
+    expect(await deliveries().erase({ tenant: 'a' })).toEqual({ erased: 3, isComplete: true });
+    await bench.clock.advance(2 * 86_400_000);
+    expect(receiver.requests).toHaveLength(requests);
+    expect(await deliveries().get(retried)).toBeUndefined();
+    expect((await deliveries().list()).deliveries.map(({ id }) => id)).toEqual([ofB]);
+    expect(await deliveries().erase({ tenant: 'a' })).toEqual({ erased: 0, isComplete: true });
+  });
+
+  it('deletes an event for all endpoints, and its id can be used again', async () => {
+    await bench.publisher.publish('order.paid', {}, { id: 'paid', delay: '1d' });
+    await bench.publisher.publish('order.paid', {}, { id: 'kept', delay: '1d' });
+
+    expect(await deliveries().erase({ eventId: 'paid', tenant: 'a' })).toMatchObject({ erased: 0 });
+    expect(await deliveries().erase({ eventId: 'paid' })).toEqual({ erased: 2, isComplete: true });
+    expect(await deliveries().stats()).toMatchObject({ pending: 2 });
+    const again = await bench.publisher.publish('order.paid', { other: true }, { id: 'paid' });
+    expect(again.duplicate).not.toBe(true);
+  });
+
+  it('drops the outcome of an attempt that is under way', async () => {
+    receiver.script = () => 'hang';
+    const before = bench.reports.length;
+    await bench.publisher.publish('order.created', {}, { tenant: 'a' });
+    await receiver.received(1);
+    const result = await deliveries().erase({ tenant: 'a' });
+    receiver.answerHeld({ status: 500 });
+    await bench.reported(before + 1);
+
+    expect(result).toEqual({ erased: 1, isComplete: true });
+    expect((await deliveries().list()).deliveries).toEqual([]);
+    await bench.clock.advance(86_400_000);
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it.each([
+    ['no member', {}],
+    ['an undefined tenant', { tenant: undefined }],
+    ['an undefined event', { eventId: undefined }],
+    ['an unknown member', { status: 'dead' }],
+    ['no filter', undefined],
+  ])('refuses %s', async (_, filter) => {
+    await expect(deliveries().erase(filter as never)).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
+  });
+});
+
 describe('an invalid filter or option', () => {
   it.each<[string, (all: WebhookDeliveries) => Promise<unknown>, RegExp]>([
     [

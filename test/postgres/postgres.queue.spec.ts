@@ -181,6 +181,37 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
+  it('deletes dead deliveries past their retention, but none that blocks its key', async () => {
+    const clock = new TestClock(Date.now());
+    await withQueue({ keepDead: '1h', clock }, async (queue, { schema }) => {
+      await queue.consume(async ({ id }, attempt) => ({
+        outcome: { type: 'dead', reason: 'http_410', attempts: 1, blocksKey: id === 'blocking' },
+        attempt: { attempt, at: clock.now(), durationMs: 1 },
+      }));
+      const at = clock.now();
+      const items = [due('old'), due('blocking'), due('young')].map((item, index) => ({
+        ...item,
+        notBefore: at,
+        delivery: {
+          ...item.delivery,
+          createdAt: index === 2 ? at : at - 3_600_000,
+          ...(index === 1 && { orderingKey: 'key' }),
+        },
+      }));
+      await queue.enqueue(items);
+      const pending = async () =>
+        (await queue.counts({ unfinished: true })).some((c) => c.pending > 0);
+      while (await pending()) await clock.advance(10);
+      while ((await queue.find(['old']))[0] !== undefined) await clock.advance(5_000);
+
+      expect(await queue.find(['blocking', 'young'])).toMatchObject([
+        { status: 'dead', keyState: 'blocking' },
+        { status: 'dead' },
+      ]);
+      expect((await pool.query(`SELECT FROM ${schema}.attempt`)).rowCount).toBe(2);
+    });
+  });
+
   it('runs a delivery again whose process has stopped renewing its lease', async () => {
     await withQueue({ pollInterval: '100ms' }, async (queue, { schema }) => {
       await queue.enqueue([due('abandoned')]);

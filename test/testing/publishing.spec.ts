@@ -38,6 +38,7 @@ class RealQueue extends WebhookQueue {
   override attempts = unreachable;
   override counts = unreachable;
   override prune = unreachable;
+  override erase = unreachable;
   override redeliver = unreachable;
   override skip = unreachable;
   override stop = unreachable;

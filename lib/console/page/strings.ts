@@ -90,6 +90,8 @@ export const STRINGS = {
     endpoint_overloaded: 'waits: the endpoint asked for a pause',
     signing_failed: 'signing failed',
     no_signing_key: 'no valid key',
+    credentials_unavailable: 'no access token',
+    proxy_failed: 'the egress proxy failed',
     aborted: 'interrupted by a shutdown',
     handler_failed: 'a handler failed',
     event_unhandled: 'no handler',

@@ -1,0 +1,221 @@
+import { createSecureContext } from 'node:tls';
+import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import type { Problems } from '../options/problems.js';
+import { isOptions, object, oneOf, optional, required, type Rule, rule } from '../options/rules.js';
+import { unprinted } from '../options/unprinted.js';
+import type { SentProfile } from '../token/webhook-token.constants.js';
+import { headerProblem } from './endpoint-settings.js';
+import { tokenProfile } from './sent-profile.js';
+
+/**
+ * What an endpoint requires besides the signature, for example an API gateway in front of it. Secrets: they are sealed in a
+ * store, and no view shows more than their kinds.
+ */
+export interface EndpointCredentials {
+  /** Authenticates the connection (mutual TLS). */
+  readonly certificate?: ClientCertificate | undefined;
+  /**
+   * Headers with secret values, such as `{ 'X-Api-Key': '…' }`. `Authorization` is only possible with the profile
+   * `'standard-webhooks'`: the other profiles send the webhook token in it.
+   */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** An access token that the publisher requests, and renews before it expires. */
+  readonly oauth2?: OAuth2ClientCredentials | undefined;
+}
+
+/** A client certificate. Strings in the form PEM. */
+export interface ClientCertificate {
+  /** With its intermediate certificates. */
+  readonly cert: string;
+  readonly key: string;
+  readonly passphrase?: string | undefined;
+  /** Authorities that issue the certificate of the endpoint's server; default: those of the publisher's `tls`. */
+  readonly ca?: string | undefined;
+}
+
+/** The client credentials grant of OAuth 2. */
+export interface OAuth2ClientCredentials {
+  /** The token endpoint. The egress guard applies to it. */
+  readonly tokenUrl: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** Scopes, separated by spaces. */
+  readonly scope?: string | undefined;
+  /** More parameters of the request for a token, such as `{ audience: 'https://api.example' }`. */
+  readonly parameters?: Readonly<Record<string, string>> | undefined;
+  /** How client id and secret are sent: by HTTP Basic (default), or in the `'body'`. */
+  readonly clientAuthentication?: 'basic' | 'body' | undefined;
+  /** The header that has `Bearer <access token>`; default `Authorization`, which needs the profile `'standard-webhooks'`. */
+  readonly header?: string | undefined;
+}
+
+/** The kinds of credentials, which views show. */
+export type CredentialKind = keyof EndpointCredentials;
+
+const AUTHORIZATION = 'Authorization';
+const MAX_PEM = 32_768;
+const MAX_VALUE = 8_192;
+const MAX_HEADERS = 20;
+
+const short = (max: number): Rule<string> =>
+  rule(
+    (value) => typeof value === 'string' && value !== '' && value.length <= max,
+    `must be a non-empty string of at most ${max} characters`,
+  );
+
+const isText = (value: unknown): boolean => typeof value === 'string' && value.length <= MAX_VALUE;
+
+const CERTIFICATE = object<ClientCertificate>()(
+  {
+    cert: required(short(MAX_PEM)),
+    key: required(short(MAX_PEM)),
+    passphrase: optional(short(MAX_VALUE)),
+    ca: optional(short(MAX_PEM)),
+  },
+  {
+    across(tls, at) {
+      const problem = at.has('') ? undefined : tlsProblem(tls);
+      if (problem !== undefined) at.add('', problem);
+    },
+  },
+);
+
+/** Says what is wrong with certificates and keys, without quoting them; `undefined` if they can be used. */
+export function tlsProblem(tls: EgressTlsOptions): string | undefined {
+  try {
+    createSecureContext(tls);
+    return undefined;
+  } catch {
+    // The error is dropped, because it may quote the key or the passphrase.
+    return 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
+  }
+}
+
+const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
+  const isUsable = isOptions(value) && Object.keys(value).length > 0;
+  if (!isUsable)
+    return at.add(name, 'must be an object with at least one header: { name: value }') as never;
+  const seen = new Set<string>();
+  at.require(
+    Object.keys(value).length <= MAX_HEADERS,
+    name,
+    `must be at most ${MAX_HEADERS} headers`,
+  );
+  for (const [header, one] of Object.entries(value)) {
+    const isRepeated = seen.has(header.toLowerCase());
+    seen.add(header.toLowerCase());
+    const long =
+      typeof one === 'string' && one.length > MAX_VALUE
+        ? `is longer than ${MAX_VALUE} characters`
+        : undefined;
+    const problem = isRepeated
+      ? 'is listed twice; header names ignore case'
+      : (long ?? ownHeaderProblem(header, one));
+    if (problem !== undefined) at.add(`${name}[${JSON.stringify(header)}]`, problem);
+  }
+  return value as Record<string, string>;
+};
+
+function ownHeaderProblem(header: string, value: unknown): string | undefined {
+  return headerProblem(isAuthorization(header) ? 'X-Authorization' : header, value);
+}
+
+const OAUTH2 = object<OAuth2ClientCredentials>()({
+  tokenUrl: required(short(2_048)),
+  clientId: required(short(MAX_VALUE)),
+  clientSecret: required(short(MAX_VALUE)),
+  scope: optional(short(MAX_VALUE)),
+  parameters: optional(
+    rule<Readonly<Record<string, string>>>(
+      (value) => isOptions(value) && Object.values(value).every(isText),
+      'must be an object of strings: { audience: "https://api.example" }',
+    ),
+  ),
+  clientAuthentication: optional(oneOf('basic', 'body')),
+  header: optional((value, at, name) => {
+    const problem = typeof value === 'string' ? ownHeaderProblem(value, '') : 'must be a string';
+    return (problem === undefined ? value : at.add(name, problem)) as string;
+  }),
+});
+
+const ALL = object<EndpointCredentials>()(
+  {
+    certificate: optional(CERTIFICATE),
+    headers: optional(HEADERS),
+    oauth2: optional(OAUTH2),
+  },
+  {
+    across({ certificate, headers, oauth2 }, at) {
+      const isEmpty = [certificate, headers, oauth2].every((one) => one === undefined);
+      at.require(
+        !isEmpty || at.has(''),
+        '',
+        'is empty: leave it out, or set certificate, headers or oauth2',
+      );
+      const header = (oauth2?.header ?? AUTHORIZATION).toLowerCase();
+      const isTaken =
+        oauth2 !== undefined && namesOf(headers).some((name) => name.toLowerCase() === header);
+      at.require(
+        !isTaken || at.has('headers', 'oauth2'),
+        'headers',
+        'sets the header that has the access token of oauth2: remove it, or choose another oauth2.header',
+      );
+    },
+  },
+);
+
+/** Reads the option `credentials` of an endpoint. */
+export const CREDENTIALS: Rule<EndpointCredentials> = (value, at, name) => {
+  const read = ALL(value, at, name);
+  return isOptions(read) ? unprinted(read, '[credentials]') : read;
+};
+
+/** The kinds that are set. */
+export function kindsOf(credentials: EndpointCredentials): CredentialKind[] {
+  const kinds: readonly CredentialKind[] = ['certificate', 'headers', 'oauth2'];
+  return kinds.filter((kind) => credentials[kind] !== undefined);
+}
+
+/**
+ * Says why credentials cannot be used with a wire format, and the remedy: the token is in `Authorization`, and a second value
+ * would replace it.
+ */
+export function credentialsConflict(
+  { headers, oauth2 }: EndpointCredentials,
+  profile: SentProfile,
+): string | undefined {
+  if (tokenProfile(profile) === undefined) return undefined;
+  const inHeaders = namesOf(headers).some(isAuthorization);
+  const inOAuth = oauth2 !== undefined && isAuthorization(oauth2.header ?? AUTHORIZATION);
+  if (!inHeaders && !inOAuth) return undefined;
+  const remedy = inHeaders ? 'send it in another header' : 'set oauth2.header to another one';
+  return `needs the header Authorization, which has the webhook token: ${remedy}, or use the profile 'standard-webhooks'`;
+}
+
+/** Adds {@link credentialsConflict}, unless the profile or the credentials have a problem already. */
+export function checkCredentials(
+  credentials: EndpointCredentials | undefined,
+  profile: SentProfile,
+  at: Problems,
+): void {
+  if (credentials === undefined || at.has('profile', 'credentials')) return;
+  const problem = credentialsConflict(credentials, profile);
+  if (problem !== undefined) at.add('credentials', problem);
+}
+
+/** The headers of a request, with the access token of `oauth2` if it has one. */
+export function credentialHeaders(
+  { headers, oauth2 }: EndpointCredentials,
+  accessToken: string | undefined,
+): Record<string, string> {
+  if (oauth2 === undefined || accessToken === undefined) return { ...headers };
+  return { ...headers, [oauth2.header ?? AUTHORIZATION]: `Bearer ${accessToken}` };
+}
+
+function isAuthorization(name: string): boolean {
+  return name.toLowerCase() === 'authorization';
+}
+
+function namesOf(headers: Readonly<Record<string, string>> | undefined): string[] {
+  return Object.keys(headers ?? {});
+}

@@ -1,0 +1,483 @@
+import { readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import https from 'node:https';
+import type { AddressInfo } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { inspect } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import {
+  type EndpointCredentials,
+  MemoryEndpointStore,
+  WebhookDeliveries,
+  WebhookEndpoints,
+} from 'nestjs-webhook-token';
+import { PublisherBench } from '../publisher/publisher-bench.js';
+import { WireReceiver, type WireRequest } from '../publisher/wire-receiver.js';
+import { Gate } from '../fixtures/gate.js';
+import { TokenEndpoint } from './token-endpoint.js';
+
+const CLIENT_SECRET = 'client-secret-that-no-log-shows';
+const API_KEY = 'key-123';
+const profile = 'standard-webhooks';
+
+let bench: PublisherBench;
+let receiver: WireReceiver;
+let tokens: TokenEndpoint;
+
+beforeEach(async () => {
+  [receiver, tokens] = await Promise.all([WireReceiver.start(), TokenEndpoint.start()]);
+  bench = await PublisherBench.start();
+});
+afterEach(async () => {
+  await bench.stop();
+  await Promise.all([receiver.stop(), tokens.stop()]);
+});
+
+const endpoints = (): WebhookEndpoints => bench.module.get(WebhookEndpoints);
+const oauth2 = (more: object = {}): EndpointCredentials => ({
+  oauth2: { tokenUrl: tokens.url, clientId: 'shop', clientSecret: CLIENT_SECRET, ...more },
+});
+
+async function created(credentials: EndpointCredentials, more: object = {}): Promise<string> {
+  const { endpoint } = await endpoints().create({
+    id: 'crm',
+    url: receiver.url,
+    profile,
+    credentials,
+    ...more,
+  });
+  return endpoint.id;
+}
+
+const send = async (id = 'crm') => bench.publisher.send(id, 'invoice.paid', ['x']);
+
+function header({ headers }: WireRequest, name: string): string[] {
+  return headers.filter(([one]) => one.toLowerCase() === name.toLowerCase()).map(([, v]) => v);
+}
+const authorizations = (): string[] =>
+  receiver.requests.flatMap((request) => header(request, 'authorization'));
+
+describe('secret headers of an endpoint', () => {
+  it('are sent in place of its other headers with the same names, beside the token', async () => {
+    await created(
+      { headers: { 'X-Api-Key': API_KEY, 'user-agent': 'shop/1' } },
+      { profile: 'webhook-token', headers: { 'x-api-key': 'public' } },
+    );
+
+    expect(await send()).toMatchObject({ status: 'delivered' });
+    const [request] = receiver.requests;
+    expect(header(request!, 'x-api-key')).toEqual([API_KEY]);
+    expect(header(request!, 'user-agent')).toEqual(['shop/1']);
+    expect(header(request!, 'authorization')).toEqual([`Bearer ${request!.token}`]);
+  });
+
+  it('may be Authorization if no token is in it', async () => {
+    await created({ headers: { Authorization: 'Basic c2hvcDpzZWNyZXQ=' } });
+
+    expect(await send()).toMatchObject({ status: 'delivered' });
+    expect(authorizations()).toEqual(['Basic c2hvcDpzZWNyZXQ=']);
+  });
+
+  it('are not part of a request that the application sends itself', async () => {
+    await created({ headers: { 'X-Api-Key': API_KEY } });
+    const { headers } = await bench.publisher.sign('crm', 'invoice.paid', ['x']);
+
+    expect(Object.keys(headers)).not.toContain('X-Api-Key');
+  });
+
+  it.each([
+    ['Authorization with a token in it', { headers: { authorization: 'x' } }, {}],
+    ['OAuth 2 in the header of the token', undefined, {}],
+    ['in tandem', { headers: { Authorization: 'x' } }, { profile: ['webhook-token', profile] }],
+  ])('are refused: %s', async (_, credentials, more) => {
+    const creating = created(credentials ?? oauth2(), { profile: 'webhook-token', ...more });
+
+    await expect(creating).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringMatching(
+        /^credentials: needs the header Authorization.*use the profile/,
+      ),
+    });
+  });
+
+  it('stay with their wire format, and wait if the publisher changes it', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('hex') }];
+    await bench.stop();
+    bench = await PublisherBench.start({
+      endpointStore,
+      sealingKeys,
+      profile,
+      secret: `whsec_${'A'.repeat(44)}`,
+    });
+    await created({ headers: { Authorization: 'Basic x' } }, { profile: undefined });
+    await expect(endpoints().update('crm', { profile: 'webhook-token' })).rejects.toMatchObject({
+      problems: [expect.objectContaining({ path: 'credentials' })],
+    });
+    await bench.stop();
+    bench = await PublisherBench.start({ endpointStore, sealingKeys });
+
+    expect(await send()).toMatchObject({ status: 'scheduled', failureReason: 'no_signing_key' });
+    expect(receiver.requests).toEqual([]);
+  });
+});
+
+describe('credentials of a managed endpoint', () => {
+  it('are never shown, and only their kinds are listed', async () => {
+    await created({ ...oauth2(), headers: { 'X-Api-Key': API_KEY } });
+    tokens.answer = () => ({ status: 401, body: { error: 'invalid_client', hint: CLIENT_SECRET } });
+    receiver.script = () => ({ status: 500, body: 'x' });
+    await send();
+    const view = await endpoints().get('crm');
+    const failed = await endpoints()
+      .create({ url: receiver.url, credentials: { x: CLIENT_SECRET } as never })
+      .catch((error: unknown) => error);
+
+    expect(view.credentials).toEqual(['headers', 'oauth2']);
+    const shown = inspect([view, await endpoints().list(), failed, bench.logged], { depth: 20 });
+    expect(shown).not.toContain(CLIENT_SECRET);
+    expect(shown).not.toContain(API_KEY);
+    expect(bench.logs('warn').join()).toContain('status 401 and the error invalid_client');
+  });
+
+  it('are removed from an answer that echoes them', async () => {
+    await created({ ...oauth2({ header: 'X-Access' }), headers: { 'X-Api-Key': API_KEY } });
+    receiver.script = ({ headers }) => ({
+      status: 500,
+      headers: { 'Content-Type': 'text/plain' },
+      body: JSON.stringify(headers),
+    });
+    const { deliveryId } = (await bench.publisher.send('crm', 'invoice.paid', ['x'])) as never;
+    const [delivery] = (await bench.module.get(WebhookDeliveries).list()).deliveries;
+    const stored = await bench.module.get(WebhookDeliveries).get(deliveryId ?? delivery!.id);
+
+    const { answer } = stored!.attempts.at(-1)!;
+    expect(answer).toContain('X-Api-Key');
+    expect(answer).not.toContain(API_KEY);
+    expect(answer).not.toContain('access-token-1');
+  });
+
+  it('are kept by an update, replaced as a whole, and removed by null', async () => {
+    await created({ headers: { 'X-Api-Key': API_KEY } });
+    await endpoints().update('crm', { description: 'changed', url: `${receiver.url}/new` });
+    await send();
+    expect(
+      (await endpoints().update('crm', { credentials: { headers: { 'X-Other': 'b' } } }))
+        .credentials,
+    ).toEqual(['headers']);
+    await send();
+    expect((await endpoints().update('crm', { credentials: null })).credentials).toBeUndefined();
+    await send();
+
+    const sent = receiver.requests.map((one) => [
+      ...header(one, 'x-api-key'),
+      ...header(one, 'x-other'),
+    ]);
+    expect(sent).toEqual([[API_KEY], ['b'], []]);
+  });
+
+  it('are not sent to another server by a change of the URL', async () => {
+    await created({ headers: { 'X-Api-Key': API_KEY } });
+    const other = await WireReceiver.start();
+    const moving = endpoints().update('crm', { url: other.url });
+
+    await expect(moving).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringMatching(/^url: is at another origin/),
+    });
+    await endpoints().update('crm', {
+      url: other.url,
+      credentials: { headers: { 'X-Api-Key': 'new' } },
+    });
+    await send();
+    expect(other.requests.flatMap((one) => header(one, 'x-api-key'))).toEqual(['new']);
+    await other.stop();
+  });
+
+  it('are not sent to another server by a change of the store', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    await bench.stop();
+    bench = await PublisherBench.start({ endpointStore });
+    await created({ headers: { 'X-Api-Key': API_KEY } });
+    const other = await WireReceiver.start();
+    const stored = (await endpointStore.find('crm'))!;
+    await endpointStore.replace({ ...stored, url: other.url, version: stored.version + 1 });
+
+    expect(JSON.stringify(stored)).not.toContain(API_KEY);
+    expect(await send()).toMatchObject({ status: 'scheduled', failureReason: 'no_signing_key' });
+    expect(other.requests).toEqual([]);
+    await other.stop();
+  });
+
+  it('are sealed again with a new sealing key', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    const [old, next] = [1, 2].map((id) => ({
+      id: `${id}`,
+      key: Buffer.alloc(32, id * 50 + 1).toString('hex'),
+    }));
+    for (const sealingKeys of [[old!], [next!, old!], [next!]]) {
+      await bench.stop();
+      bench = await PublisherBench.start({ endpointStore, sealingKeys });
+      if (sealingKeys[0] === old) await created({ headers: { 'X-Api-Key': API_KEY } });
+      else if (sealingKeys.length === 2) expect(await endpoints().reseal()).toBe(1);
+    }
+    expect(await endpoints().reseal()).toBe(0);
+
+    expect(await send()).toMatchObject({ status: 'delivered' });
+    expect(header(receiver.requests[0]!, 'x-api-key')).toEqual([API_KEY]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ['none', {}, 'credentials: is empty: leave it out, or set certificate, headers or oauth2'],
+    ['a misspelt kind', { header: {} }, 'did you mean "headers"?'],
+    ['a header twice', { headers: { 'X-A': '1', 'x-a': '2' } }, 'is listed twice'],
+    ['a header that frames', { headers: { 'Content-Length': '1' } }, 'is set by the library'],
+    ['a value that ends the header', { headers: { 'X-A': 'a\r\nX-B: b' } }, 'cannot carry'],
+    ['a certificate without a key', { certificate: { cert: 'x' } }, 'certificate.key'],
+    [
+      'a certificate that is none',
+      { certificate: { cert: 'x', key: 'y' } },
+      'pass certificates and keys as PEM',
+    ],
+    [
+      'two values for one header',
+      {
+        headers: { 'X-A': '1' },
+        oauth2: { tokenUrl: 'https://a.example', clientId: 'a', clientSecret: 'b', header: 'x-a' },
+      },
+      'choose another oauth2.header',
+    ],
+    [
+      'a token endpoint in a private network',
+      { oauth2: { tokenUrl: 'http://169.254.169.254/token', clientId: 'a', clientSecret: 'b' } },
+      'credentials.oauth2.tokenUrl: The destination "169.254.169.254" was refused',
+    ],
+  ])('are refused: %s', async (_, credentials, message) => {
+    await expect(created(credentials as EndpointCredentials)).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringContaining(message),
+    });
+  });
+});
+
+describe('OAuth 2 client credentials', () => {
+  it('get an access token once, which all deliveries share until shortly before it expires', async () => {
+    await created(oauth2({ scope: 'hooks:write', parameters: { audience: 'crm' } }));
+    await Promise.all(Array.from({ length: 5 }, async () => send()));
+    await bench.clock.advance(3_500_000);
+    await send();
+    expect(tokens.requests).toHaveLength(1);
+    await bench.clock.advance(50_000);
+    await send();
+
+    const basic = Buffer.from(`shop:${CLIENT_SECRET}`).toString('base64');
+    expect(tokens.requests).toHaveLength(2);
+    expect(tokens.requests[0]).toEqual({
+      authorization: `Basic ${basic}`,
+      form: { grant_type: 'client_credentials', scope: 'hooks:write', audience: 'crm' },
+    });
+    expect(authorizations()).toEqual([
+      ...Array<string>(6).fill('Bearer access-token-1'),
+      'Bearer access-token-2',
+    ]);
+  });
+
+  it('are sent in the body on request, and the token in a header beside the webhook token', async () => {
+    await created(oauth2({ clientAuthentication: 'body', header: 'X-Access' }), {
+      profile: 'webhook-token',
+    });
+    await send();
+
+    expect(tokens.requests[0]).toEqual({
+      authorization: undefined,
+      form: { grant_type: 'client_credentials', client_id: 'shop', client_secret: CLIENT_SECRET },
+    });
+    expect(header(receiver.requests[0]!, 'x-access')).toEqual(['Bearer access-token-1']);
+    expect(authorizations()).toEqual([`Bearer ${receiver.requests[0]!.token}`]);
+  });
+
+  it('renew a token once that the endpoint refuses, in the same attempt', async () => {
+    await created(oauth2());
+    receiver.script = ({ headers }) => ({
+      status: headers.some(([, v]) => v.endsWith('-1')) ? 401 : 204,
+    });
+
+    expect(await send()).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(authorizations()).toEqual(['Bearer access-token-1', 'Bearer access-token-2']);
+  });
+
+  it('do not loop at an endpoint that refuses every token', async () => {
+    await created(oauth2());
+    receiver.script = () => ({ status: 401 });
+
+    expect(await send()).toMatchObject({ status: 'scheduled', failureReason: 'http_401' });
+    expect(receiver.requests).toHaveLength(2);
+    expect(tokens.requests).toHaveLength(2);
+  });
+
+  it.each<[string, { status?: number; headers?: Record<string, string>; body: unknown }]>([
+    ['redirects', { status: 307, headers: { Location: '/other' }, body: '' }],
+    ['refuses the client', { status: 401, body: { error: 'invalid_client' } }],
+    ['answers no JSON', { body: '<html>' }],
+    ['issues no token', { body: { token_type: 'Bearer' } }],
+    [
+      'issues a token that breaks the header',
+      { body: { access_token: 'a\r\nb', token_type: 'Bearer' } },
+    ],
+    ['issues another type', { body: { access_token: 'abc', token_type: 'mac' } }],
+    [
+      'answers without end',
+      {
+        body: JSON.stringify({ access_token: 'abc', token_type: 'Bearer', x: 'y'.repeat(70_000) }),
+      },
+    ],
+  ])('send nothing while the token endpoint %s', async (_, answer) => {
+    await created(oauth2());
+    const valid = tokens.answer;
+    tokens.answer = () => answer;
+
+    expect(await send()).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'credentials_unavailable',
+    });
+    expect(receiver.requests).toEqual([]);
+    expect(tokens.requests).toHaveLength(1);
+    tokens.answer = valid;
+    await bench.clock.advance(5_000);
+    await bench.reported(2);
+    expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('are not sent to a token endpoint whose address has become private', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('hex') }];
+    await bench.stop();
+    bench = await PublisherBench.start({ endpointStore, sealingKeys });
+    await created(oauth2());
+    await bench.stop();
+    bench = await PublisherBench.start({ endpointStore, sealingKeys, allowedAddresses: [] });
+    const other = await PublisherBench.start({
+      endpoints: [
+        {
+          id: 'public',
+          url: 'https://93.184.216.34/',
+          profile,
+          secret: `whsec_${'A'.repeat(44)}`,
+          credentials: {
+            oauth2: {
+              tokenUrl: 'https://localhost.example.invalid/',
+              clientId: 'a',
+              clientSecret: 'b',
+            },
+          },
+        },
+      ],
+    });
+
+    expect(await send()).toMatchObject({ status: 'failed', failureReason: 'destination_blocked' });
+    expect(await other.publisher.send('public', 'invoice.paid', ['x'])).toMatchObject({
+      failureReason: 'credentials_unavailable',
+    });
+    expect(tokens.requests).toEqual([]);
+    await other.stop();
+  });
+
+  it('end with the attempt if the token endpoint does not answer', async () => {
+    await created(oauth2());
+    const held = new Gate();
+    tokens.answering = () => held.pass();
+    const sending = send();
+    await held.reached;
+    await bench.clock.advance(15_000);
+
+    expect(await sending).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'credentials_unavailable',
+    });
+    held.open();
+  });
+});
+
+describe('a client certificate', () => {
+  const pem = (name: string): string =>
+    readFileSync(new URL(`../egress/certificates/${name}.pem`, import.meta.url), 'utf8');
+  const certificate = (name: string) => ({
+    cert: pem(name),
+    key: pem('hooks.test.key'),
+    ca: pem('hooks.test.cert'),
+  });
+  const names: string[] = [];
+  const sockets = new Set<unknown>();
+  let server: https.Server;
+
+  beforeEach(async () => {
+    names.length = 0;
+    sockets.clear();
+    server = https.createServer({
+      cert: pem('hooks.test.cert'),
+      key: pem('hooks.test.key'),
+      ca: [pem('hooks.test.cert'), pem('other-host.cert')],
+      requestCert: true,
+      rejectUnauthorized: true,
+    });
+    server.on('request', (request, response) => {
+      names.push(String((request.socket as TLSSocket).getPeerCertificate().subject.CN));
+      sockets.add(request.socket);
+      request.resume();
+      response.writeHead(204).end();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+  });
+  afterEach(async () => {
+    server.close();
+    server.closeAllConnections();
+    await once(server, 'close');
+  });
+  const url = (): string => `https://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+
+  it('identifies the publisher, and no connection is shared by two identities', async () => {
+    await endpoints().create({
+      id: 'a',
+      url: url(),
+      credentials: { certificate: certificate('hooks.test.cert') },
+    });
+    await endpoints().create({
+      id: 'b',
+      url: url(),
+      credentials: { certificate: certificate('other-host.cert') },
+    });
+    await endpoints().create({ id: 'none', url: url() });
+    for (const id of ['a', 'b', 'a', 'b']) {
+      expect(await bench.publisher.send(id, 'invoice.paid', ['x'])).toMatchObject({
+        status: 'delivered',
+      });
+    }
+
+    expect(names).toEqual(['hooks.test', 'other.test', 'hooks.test', 'other.test']);
+    expect(sockets.size).toBe(2);
+    expect(await bench.publisher.send('none', 'invoice.paid', ['x'])).toMatchObject({
+      failureReason: 'tls',
+    });
+  });
+
+  it('replaces that of the publisher', async () => {
+    await bench.stop();
+    bench = await PublisherBench.start({
+      tls: { ca: pem('hooks.test.cert'), cert: pem('hooks.test.cert'), key: pem('hooks.test.key') },
+      endpoints: [
+        {
+          id: 'own',
+          url: url(),
+          credentials: { certificate: { ...certificate('other-host.cert'), ca: undefined } },
+        },
+        { id: 'shared', url: url() },
+      ],
+    });
+    await bench.publisher.send('own', 'invoice.paid', ['x']);
+    await bench.publisher.send('shared', 'invoice.paid', ['x']);
+
+    expect(names).toEqual(['other.test', 'hooks.test']);
+    expect((await endpoints().get('own')).credentials).toEqual(['certificate']);
+  });
+});
