@@ -32,6 +32,7 @@ import { FairTurns } from './fair-turns.js';
 import { KeyOrder, turnOf } from './key-order.js';
 import { KeyTurns } from './key-turns.js';
 import { LaneGate } from './lane-gate.js';
+import { SharedLimits } from './shared-limits.js';
 import { warnAboutServer } from './redis-server.js';
 import { REMOVED, StoredDeliveries } from './stored-deliveries.js';
 
@@ -61,6 +62,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly turns: FairTurns;
   private readonly history: DeliveryHistory;
   private readonly keys: KeyTurns;
+  private readonly limits: SharedLimits;
   private readonly deliveries: StoredDeliveries;
   private worker: DeliveryWorker | undefined;
   private runner: DeliveryRunner | undefined;
@@ -91,7 +93,16 @@ export class BullMqQueue extends WebhookQueue {
     const order = new KeyOrder(queue, clock);
     const keys = new KeyTurns(queue, order, clock);
     this.keys = keys;
-    this.deliveries = new StoredDeliveries({ queue, history, turns, order, keys, clock });
+    this.limits = new SharedLimits(queue, clock, this.options.lease);
+    this.deliveries = new StoredDeliveries({
+      queue,
+      history,
+      turns,
+      order,
+      keys,
+      limits: this.limits,
+      clock,
+    });
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -110,9 +121,18 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    const { clock, history, keys, lanes, turns } = this;
+    const { clock, history, keys, lanes, limits, turns } = this;
     const { concurrency, lease, timeout } = this.options;
-    const runner = new DeliveryRunner({ handler, lanes, turns, keys, history, lease, clock });
+    const runner = new DeliveryRunner({
+      handler,
+      lanes,
+      turns,
+      keys,
+      limits,
+      history,
+      lease,
+      clock,
+    });
     this.runner ??= runner;
     // Created once: a worker that waits for Redis starts by itself when it is back.
     this.worker ??= new DeliveryWorker(this.queue, {
@@ -128,6 +148,7 @@ export class BullMqQueue extends WebhookQueue {
     const { worker } = this;
     this.stopMaintenance();
     this.stopMaintenance = repeat(this.clock, MAINTENANCE, async () => this.maintain());
+    limits.start();
     await this.request(async () => worker.waitUntilReady());
     await warnAboutServer(this.queue);
   }
@@ -201,7 +222,7 @@ export class BullMqQueue extends WebhookQueue {
     let isBusy: boolean;
     do {
       isBusy = await this.request(async () => {
-        const hasWoken = await this.keys.settled();
+        const hasWoken = (await this.keys.settled()) || (await this.limits.settled());
         // In this order: a job that ends its run meanwhile is among the delayed ones.
         const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
         const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
@@ -221,6 +242,7 @@ export class BullMqQueue extends WebhookQueue {
     const { worker, runner } = this;
     if (worker === undefined) return 0;
     await waitUntil(this.clock, deadline, worker.close());
+    this.limits.stop();
     const left = runner!.running;
     // Abandoned: their leases expire and another process runs them.
     if (left > 0) void worker.abandon();

@@ -2,6 +2,7 @@ import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryStatus, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryOfStored, laneOfStored } from '../queue/stored-delivery.js';
+import type { LaneSlot } from '../queue/lane-slots.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {
@@ -14,12 +15,14 @@ import {
 import type { KeyTurns } from './key-turns.js';
 import type { FairTurns } from './fair-turns.js';
 import type { LaneGate } from './lane-gate.js';
+import type { SharedLimits } from './shared-limits.js';
 
 export interface DeliveryRunnerParts {
   readonly handler: DeliveryHandler;
   readonly lanes: LaneGate;
   readonly turns: FairTurns;
   readonly keys: KeyTurns;
+  readonly limits: SharedLimits;
   readonly history: DeliveryHistory;
   /** Milliseconds. */
   readonly lease: number;
@@ -40,7 +43,7 @@ export class DeliveryRunner {
   constructor(private readonly parts: DeliveryRunnerParts) {}
 
   async process(job: DeliveryJob, token: string): Promise<DeliveredResult> {
-    const { lanes, turns, keys } = this.parts;
+    const { lanes, turns, keys, limits } = this.parts;
     if (job.data.status === 'dead') throw new UnrecoverableError(failureText(job.data));
     if (!(await keys.start(job))) {
       await keys.putOff(job, token);
@@ -49,6 +52,7 @@ export class DeliveryRunner {
     const lane = laneOfStored(job.data.delivery);
     const slot = await lanes.enter(lane, job.priority);
     if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
+    if ((await this.admit(job, lane, slot)) === 'parked') return this.park(job, token, lane);
     let run: DeliveryRun | undefined;
     this.running++;
     try {
@@ -59,9 +63,36 @@ export class DeliveryRunner {
       this.running--;
       lanes.leave(slot, wasAttempt(run));
     }
+    limits.end(job, lane, run).catch(() => {});
     // An error costs the lane nothing, and it is no reason to keep the outcome waiting.
     if (wasAttempt(run)) turns.use(lane, job.priority).catch(() => {});
     return this.settle(job, token, lane, run);
+  }
+
+  private async admit(
+    job: DeliveryJob,
+    lane: string,
+    slot: LaneSlot,
+  ): Promise<'started' | 'parked'> {
+    const { lanes, limits } = this.parts;
+    let decision: 'started' | 'parked' = 'parked';
+    try {
+      return (decision = await limits.admit(job, lane));
+    } finally {
+      if (decision === 'parked') lanes.leave(slot, false);
+    }
+  }
+
+  /** Delays a job until the limits of its lane let it start. */
+  private async park(job: DeliveryJob, token: string, lane: string): Promise<never> {
+    const { keys, limits } = this.parts;
+    keys.pause(job).catch(() => {});
+    try {
+      return await this.putOff(job, token, lane, limits.parkedUntil);
+    } finally {
+      // A run may have ended before the job was delayed.
+      void limits.wake(lane);
+    }
   }
 
   private async settle(

@@ -29,6 +29,7 @@ import {
 import type { FairTurns } from './fair-turns.js';
 import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 import { type KeyTurns, turnOfJob } from './key-turns.js';
+import type { SharedLimits } from './shared-limits.js';
 
 /** Deliveries that one check of the history reads. */
 const CHECKED = 200;
@@ -48,6 +49,7 @@ interface StoredDeliveriesParts {
   readonly turns: FairTurns;
   readonly order: KeyOrder;
   readonly keys: KeyTurns;
+  readonly limits: SharedLimits;
   readonly clock: WebhookClock;
 }
 
@@ -68,6 +70,7 @@ export class StoredDeliveries {
     const own = [...items.keys()].filter((id) => !this.recording.has(id));
     for (const id of own) this.recording.add(id);
     try {
+      await this.parts.limits.record(deliveries);
       const known = await this.add([...items.values()].toReversed());
       const fresh = new Set(own.filter((id) => !known.has(id)));
       const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
@@ -199,12 +202,20 @@ export class StoredDeliveries {
     return skipped;
   }
 
-  /** Leaves out the jobs that wait for their turn. */
+  /** Leaves out the jobs that wait for their turn, or for a limit. */
   async withoutWaiting(jobs: readonly DeliveryJob[]): Promise<readonly DeliveryJob[]> {
+    const waiting = await this.waitingForTurn(jobs);
+    const parked = await this.parts.limits.areParked(jobs);
+    return jobs.filter(
+      ({ data }, index) => !waiting.has(data.delivery.id) && parked[index] !== true,
+    );
+  }
+
+  /** The ids of the jobs that wait for their turn. */
+  private async waitingForTurn(jobs: readonly DeliveryJob[]): Promise<ReadonlySet<string>> {
     const turns = jobs.flatMap((job) => turnOfJob(job) ?? []);
     const flags = await this.parts.order.areWaiting(turns);
-    const waiting = new Set(turns.filter((_, index) => flags[index]).map(({ id }) => id));
-    return jobs.filter(({ data }) => !waiting.has(data.delivery.id));
+    return new Set(turns.filter((_, index) => flags[index]).map(({ id }) => id));
   }
 
   private async job(id: string): Promise<DeliveryJob | undefined> {
@@ -217,10 +228,16 @@ export class StoredDeliveries {
       jobs.map(async (job) => job && recordOf(job, await this.latestStart(job))),
     );
     const known = jobs.filter((job) => job !== undefined);
-    const free = new Set(await this.withoutWaiting(known));
+    const [waiting, flags] = await Promise.all([
+      this.waitingForTurn(known),
+      this.parts.limits.areParked(known),
+    ]);
+    const parked = new Set(known.filter((_, index) => flags[index]));
     return records.map((record, index) => {
-      const isWaiting = record?.status === 'pending' && !free.has(jobs[index]!);
-      return isWaiting ? { ...record, keyState: 'waiting' } : record;
+      if (record?.status !== 'pending') return record;
+      const keyState = waiting.has(record.delivery.id) ? 'waiting' : undefined;
+      const isLimited = parked.has(jobs[index]!) ? true : undefined;
+      return { ...record, keyState, isLimited };
     });
   }
 

@@ -1,4 +1,4 @@
-import { explainRequest } from '../explain/explain-request.js';
+import { type ExplainedRules, explainRequest } from '../explain/explain-request.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.js';
 import type { CommandIo } from './command.interface.js';
@@ -11,7 +11,8 @@ import {
   runWithArguments,
   UsageError,
 } from './arguments.js';
-import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
+import { readClock, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
+import { readSender, rulesOfSender, SENDER_NAMES } from './sender-options.js';
 import { readCapturedRequest } from './captured-request.js';
 import { printExplanation } from './explanation.printer.js';
 
@@ -22,6 +23,8 @@ contains the request as raw HTTP or as JSON { method, headers, body | bodyBase64
 of the application's events are not known here; WebhookVerifier.explain() checks them too.
 
 ${KEY_HELP}
+  --sender <name>        explain a request of another sender, with its secret:
+                         ${SENDER_NAMES}
   --audience <aud>       audience of the receiver; repeatable
   --profile <name>       wire format; repeatable
   --now <ISO time>       time of the receiver's clock when the request arrived; default now
@@ -33,6 +36,7 @@ Exit code: 0 accepted, 1 refused, 2 wrong usage.
 
 const OPTIONS = {
   ...RECEIVER_OPTIONS,
+  sender: { type: 'string' },
   now: { type: 'string' },
   receipt: { type: 'string' },
   json: { type: 'boolean' },
@@ -50,7 +54,7 @@ async function explain(
   io: CommandIo,
 ): Promise<number> {
   if (positionals.length > 1) throw new UsageError('Pass one file; run the command once per file.');
-  const rules = await readRules(values, io.env);
+  const rules = await explainedRules(values, io);
   const sent = values.receipt === undefined ? undefined : await receiptFrom(values.receipt);
   const [file = '-'] = positionals;
   const capture = readCapturedRequest(await readInput(file, io.stdin));
@@ -62,6 +66,15 @@ async function explain(
       : printExplanation(explanation, differences),
   );
   return explanation.verdict === 'accepted' ? 0 : 1;
+}
+
+async function explainedRules(
+  values: Arguments<typeof OPTIONS>['values'],
+  { env }: CommandIo,
+): Promise<ExplainedRules> {
+  if (values.sender === undefined) return readRules(values, env);
+  const scheme = await readSender(values.sender, values, env);
+  return { ...rulesOfSender(readClock(values.now) ?? Date.now), scheme };
 }
 
 async function receiptFrom(file: string): Promise<Partial<WebhookReceipt>> {

@@ -1,5 +1,5 @@
 import { fromRequestLike } from '../request/request-like.js';
-import type { ClaimedEvent } from '../request/webhook-scheme.js';
+import type { ClaimedEvent, RequestRules } from '../request/webhook-scheme.js';
 import {
   github,
   lemonSqueezy,
@@ -54,6 +54,17 @@ export async function readSender(
   throw new UsageError('A secret is required: set WEBHOOK_SECRET, or pass --secret-file.');
 }
 
+/** The rules of a receiver that accepts no tokens. */
+export function rulesOfSender(now: () => number): RequestRules {
+  return {
+    // No issuer of tokens is trusted.
+    tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }),
+    requireHash: true,
+    maxBodyBytes: MAX_BODY_BYTES,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+  };
+}
+
 /**
  * Verifies a captured request of a sender.
  *
@@ -65,13 +76,8 @@ export async function verifyCaptured(
   bytes: Buffer,
   now: () => number,
 ): Promise<Pick<ClaimedEvent, 'event' | 'id'>> {
-  const verified = await sender.verify(fromRequestLike(readCapturedRequest(bytes)), {
-    // No issuer of tokens is trusted.
-    tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }),
-    requireHash: true,
-    maxBodyBytes: MAX_BODY_BYTES,
-    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-  });
+  const incoming = fromRequestLike(readCapturedRequest(bytes));
+  const verified = await sender.verify(incoming, rulesOfSender(now));
   if (!('claims' in verified)) return {};
   const { webhook, jti } = verified.claims;
   return { event: webhook.event, id: jti };

@@ -289,6 +289,8 @@ export interface DeliveryRow {
   readonly sequence?: number;
   /** `waiting`: for an earlier one of its key; `blocking`: dead, and later ones of its key wait until it is sent again or skipped. */
   readonly keyState?: 'waiting' | 'blocking';
+  /** It is due, and may be waiting for the limits of its endpoint. */
+  readonly limited?: true;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: string;

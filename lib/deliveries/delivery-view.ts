@@ -30,6 +30,8 @@ export interface WebhookDeliveryView {
    * redelivered or skipped.
    */
   readonly keyState?: DeliveryKeyState;
+  /** It is due, and may be waiting for its endpoint's `concurrency` or `rateLimit`, or for the end of a pause of the receiver. */
+  readonly limited?: true;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: Date;
@@ -107,10 +109,11 @@ export interface WebhookDeliveryStats extends DeliveryStanding {
 }
 
 /** A delivery without its payload, and of its URL only the origin. */
-export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {
+export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView {
   const { delivery, status, attempts, nextAttemptAt, reason, updatedAt, keyState } = listed;
   const { id, eventId, event, endpointId, tenant, round = 1, createdAt } = delivery;
   const { orderingKey, sequence } = delivery;
+  const isDue = nextAttemptAt !== undefined && nextAttemptAt <= now;
   return {
     id,
     eventId,
@@ -123,6 +126,7 @@ export function viewOf(listed: ListedOutgoing): WebhookDeliveryView {
     orderingKey,
     sequence,
     keyState,
+    limited: isDue ? listed.isLimited : undefined,
     round,
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),

@@ -17,8 +17,8 @@ import type {
 import { runObservers } from '../queue/webhook-queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
-import type { EndpointDisabled } from '../sending/endpoint.js';
-import { decideRetry, OVERLOAD_WAIT } from '../sending/retry-policy.js';
+import { type EndpointDisabled, limitsOf } from '../sending/endpoint.js';
+import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import { observeAttempt } from './delivery.channels.js';
@@ -107,9 +107,10 @@ export class WebhookDeliverer {
     const early = isExpired(delivery, this.options.clock.now())
       ? deadWithoutAttempt('expired', number)
       : this.outcomeWithoutAttempt(endpoint, number);
+    const limits = limitsOf(endpoint);
     if (early !== undefined) {
       const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, early));
-      return this.report({ delivery, outcome }, endpoint.label);
+      return this.report({ delivery, outcome, limits }, endpoint.label);
     }
 
     const attempt = await this.attempt(delivery, endpoint, number);
@@ -117,10 +118,13 @@ export class WebhookDeliverer {
     if (result.verdict === 'acknowledged' && profile !== undefined) {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
-    const decided = untilExpiry(delivery, this.decide(endpoint, result));
-    const outcome = inOrder(delivery, endpoint, decided);
+    const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
+    const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, decided));
     const recorded = recordedAttempt(attempt, outcome);
-    const run = this.report({ delivery, outcome, attempt: recorded, receipt }, endpoint.label);
+    const run = this.report(
+      { delivery, outcome, attempt: recorded, limits, overloadedUntil, receipt },
+      endpoint.label,
+    );
     this.judgeEndpoint(endpoint, delivery, result);
     return run;
   }
@@ -183,12 +187,12 @@ export class WebhookDeliverer {
     }
   }
 
-  private decide({ state, retry }: RegisteredEndpoint, result: AttemptResult): DeliveryOutcome {
+  private decide({ state, retry }: RegisteredEndpoint, result: AttemptResult): RetryDecision {
     const { clock } = this.options;
     const { failuresInRow } = state.circuit;
     const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
     state.overloadedUntil = Math.max(state.overloadedUntil, decision.overloadedUntil ?? 0);
-    return decision.outcome;
+    return decision;
   }
 
   /** Reports a run before the queue records it. */
@@ -203,7 +207,8 @@ export class WebhookDeliverer {
         this.reporter.listenerFailed(run, error);
       }
     }
-    return { outcome: run.outcome, attempt: run.attempt };
+    const { outcome, attempt, limits, overloadedUntil } = run;
+    return { outcome, attempt, limits, overloadedUntil };
   }
 
   /** Updates the endpoint's circuit with the result, and disables an endpoint that is gone or has failed for too long. */

@@ -86,8 +86,9 @@ export class WebhookDeliveries {
     const { tenant, after, limit } = readArgument(PAGE, options, 'options');
     const found = await this.queue.list(readFilter(filter, tenant), { limit: limit + 1, after });
     const page = found.slice(0, limit);
+    const now = this.clock.now();
     return {
-      deliveries: page.filter(isOutgoing).map(viewOf),
+      deliveries: page.filter(isOutgoing).map((listed) => viewOf(listed, now)),
       next: found.length > limit ? cursorOf(page.at(-1)!.delivery) : undefined,
     };
   }
@@ -103,7 +104,8 @@ export class WebhookDeliveries {
     if (record === undefined) return undefined;
     const attempts = await this.queue.attempts(id);
     const traceId = traceIdOf(record.delivery);
-    return { ...viewOf(record), attempts: attempts.map(attemptViewOf), traceId };
+    const view = viewOf(record, this.clock.now());
+    return { ...view, attempts: attempts.map(attemptViewOf), traceId };
   }
 
   /**

@@ -147,6 +147,8 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     jti: orNull(STORED_SETTINGS.jti),
     onDead: orNull(STORED_SETTINGS.onDead),
     retry: orNull(STORED_SETTINGS.retry),
+    concurrency: orNull(STORED_SETTINGS.concurrency),
+    rateLimit: orNull(STORED_SETTINGS.rateLimit),
     filter: orNull(STORED_SETTINGS.filter),
     credentials: orNull(optional(CREDENTIALS)),
     id: forbidden('cannot be changed: create another endpoint'),

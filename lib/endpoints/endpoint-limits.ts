@@ -1,8 +1,9 @@
 import { CallRate } from '../clock/call-rate.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { filled, object, optional, type Read, whole } from '../options/rules.js';
-import type { EndpointStore, SealedEndpointKey } from './endpoint-store.js';
+import { filled, object, optional, positive, type Read, whole } from '../options/rules.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint-settings.js';
+import type { EndpointStore, SealedEndpointKey, StoredEndpointSettings } from './endpoint-store.js';
 
 /** Limits of managed endpoints and of redelivery, so that the calls of a tenant cannot multiply work. */
 export interface EndpointLimits {
@@ -17,6 +18,10 @@ export interface EndpointLimits {
    * default 1,000. Calls without a tenant are not limited.
    */
   readonly redeliveriesPerMinute?: number | undefined;
+  /** The highest `concurrency` of an endpoint, and that of one without; default: none. */
+  readonly concurrency?: number | undefined;
+  /** The highest `rateLimit.perSecond` of an endpoint, and that of one without; default: none. */
+  readonly perSecond?: number | undefined;
 }
 
 export const ENDPOINT_LIMITS = filled(
@@ -26,6 +31,8 @@ export const ENDPOINT_LIMITS = filled(
     keys: optional(whole(2), 4),
     testsPerMinute: optional(whole(1), 20),
     redeliveriesPerMinute: optional(whole(1), 1_000),
+    concurrency: optional(whole(1, 1_000)),
+    perSecond: optional(positive(10_000, 'of attempts')),
   }),
 );
 
@@ -66,6 +73,21 @@ export class LimitChecks {
     );
   }
 
+  /** Checks that settings stay within the limits of the operator. */
+  requireWithin({ concurrency = 0, rateLimit }: StoredEndpointSettings): void {
+    const { limits } = this;
+    for (const [name, value, most] of [
+      ['concurrency', concurrency, limits.concurrency],
+      ['rateLimit.perSecond', rateLimit?.perSecond ?? 0, limits.perSecond],
+    ] as const) {
+      if (most === undefined || value <= most) continue;
+      const option = name.replace('rateLimit.', '');
+      throw limitReached(
+        `${name} is ${value}, and an endpoint may have ${most} at most: set a lower one, or raise endpointLimits.${option}.`,
+      );
+    }
+  }
+
   /** Counts a test of an endpoint. */
   requireTestRate(id: string): void {
     const { testsPerMinute } = this.limits;
@@ -80,4 +102,17 @@ export class LimitChecks {
 /** The error of a call that exceeds a limit. */
 export function limitReached(message: string): WebhookDeliveryError {
   return new WebhookDeliveryError('limit_reached', message);
+}
+
+/** The limits of an endpoint that apply: the maxima of the operator also bound what was stored before they were set. */
+export function withinLimits(
+  { concurrency = Infinity, rateLimit }: ResolvedEndpointSettings,
+  most: ResolvedEndpointLimits,
+): Pick<ResolvedEndpointSettings, 'concurrency' | 'rateLimit'> {
+  const atOnce = Math.min(concurrency, most.concurrency ?? Infinity);
+  const perSecond = Math.min(rateLimit?.perSecond ?? Infinity, most.perSecond ?? Infinity);
+  return {
+    concurrency: atOnce === Infinity ? undefined : atOnce,
+    rateLimit: perSecond === Infinity ? undefined : { perSecond, burst: rateLimit?.burst },
+  };
 }

@@ -29,7 +29,10 @@ export interface SealedEndpointKey {
 }
 
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
-export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout' | 'retry'> {
+export interface StoredEndpointSettings extends Omit<
+  EndpointSettings,
+  'timeout' | 'retry' | 'rateLimit'
+> {
   /** Milliseconds. */
   readonly timeout?: number;
   /** The schedule in milliseconds. */
@@ -38,6 +41,7 @@ export interface StoredEndpointSettings extends Omit<EndpointSettings, 'timeout'
     readonly schedule?: readonly number[] | undefined;
     readonly jitter?: number | undefined;
   };
+  readonly rateLimit?: { readonly perSecond: number; readonly burst: number | undefined };
   /** Which events it gets, by their content. */
   readonly filter?: WebhookEndpointFilter;
 }

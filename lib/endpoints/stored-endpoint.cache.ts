@@ -12,6 +12,7 @@ import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-option
 import { openCredentials } from './stored-credentials.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { withoutRetired } from './endpoint.directory.js';
+import { withinLimits } from './endpoint-limits.js';
 import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
@@ -72,6 +73,8 @@ export class StoredEndpointCache {
     return {
       ...settled,
       ...signers,
+      ...withinLimits(settled, this.options.endpointLimits),
+      enabledAt: stored.enabledAt,
       filter: problems.has('filter') ? NOTHING : own.filter,
       credentials: this.credentialsOf(stored),
       endpointId: id,

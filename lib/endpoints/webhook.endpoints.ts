@@ -96,6 +96,7 @@ export class WebhookEndpoints {
     const draft = this.input.read(NEW_ENDPOINT, endpoint);
     const { id = randomUUID(), tenant, description, metadata } = draft;
     const url = (await this.options.egress.checkResolvedUrl(draft.url!)).href;
+    this.limits.requireWithin(draft.settings);
     await this.checkTokenUrl(draft.credentials);
     await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
@@ -205,6 +206,7 @@ export class WebhookEndpoints {
     scope?: EndpointScope,
   ): Promise<WebhookEndpointView> {
     const draft = this.input.read(ENDPOINT_CHANGES, changes);
+    this.limits.requireWithin(draft.settings);
     await this.requireStored(id, scope);
     const url = draft.url && (await this.options.egress.checkResolvedUrl(draft.url)).href;
     await this.checkTokenUrl(draft.credentials);

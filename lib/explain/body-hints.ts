@@ -103,25 +103,34 @@ function addMismatchHints(
       'digest_algorithm',
       `the hash is the ${otherAlgorithm} of the body, but the token names another algorithm`,
     );
-  } else if (body.length <= MAX_VARIANT_BYTES) {
+  } else {
     addVariantHint((bytes) => digest(algorithm, bytes) === expected, body, add);
   }
 }
 
 /** Finds a change that explains the hash. */
 function addVariantHint(isSent: (bytes: Buffer) => boolean, body: Buffer, add: AddHint): void {
+  const found = findBodyVariant(body, isSent);
+  if (found !== undefined) add(found.code, `the hash is that of ${found.form}: ${found.cause}`);
+}
+
+/** Finds a change of the body that explains why its digest or signature does not hold. */
+export function findBodyVariant(
+  body: Buffer,
+  isSent: (bytes: Buffer) => boolean,
+): { code: ExplanationHintCode; form: string; cause: string } | undefined {
+  if (body.length > MAX_VARIANT_BYTES) return undefined;
   for (const { code, cause = OTHER_CAUSE, forms } of BODY_VARIANTS) {
     for (const [form, change] of forms) {
       try {
         const bytes = change(body);
-        if (bytes === undefined || !isSent(bytes)) continue;
-        add(code, `the hash is that of ${form}: ${cause}`);
-        return;
+        if (bytes !== undefined && isSent(bytes)) return { code, form, cause };
       } catch {
         // The body has no such form: it is not JSON, or not compressed.
       }
     }
   }
+  return undefined;
 }
 
 /**

@@ -1,14 +1,14 @@
 import type { WebhookError } from '../errors/webhook.error.js';
-import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
-import type { IncomingWebhook, RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
-import { type OpenedRequest, openRequest } from '../request/open-request.js';
-import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
+import type { WebhookEventCatalog } from '../events/event-catalog.js';
+import type { IncomingWebhook, RequestRules, WebhookScheme } from '../request/webhook-scheme.js';
+import { type OpenedRequest, openRequest, webhookToken } from '../request/open-request.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
 import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
 import { addBodyHints } from './body-hints.js';
 import { addClaimHints } from './claim-hints.js';
+import { explainSender } from './explain-sender.js';
 import { observe, type ObservedRequest } from './observed-request.js';
-import { refusalOf, type Refusal } from './refusal.js';
+import { refusalByDefinition, refusalOf, type Refusal } from './refusal.js';
 import { addTokenHints } from './token-hints.js';
 import { trace } from './trace.js';
 import type {
@@ -19,13 +19,20 @@ import type {
 
 /** The rules of a receiver, and the events that its application has defined, if it is known which. */
 export interface ExplainedRules extends RequestRules {
+  /** Default: tokens. */
+  readonly scheme?: WebhookScheme | undefined;
+  /** Whether tokens are accepted beside those of the scheme. */
+  readonly takesTokens?: boolean | undefined;
+  /** The receivers of the application, one of which a request may have been meant for. */
+  readonly receivers?:
+    Iterable<{ readonly name: string; readonly scheme: WebhookScheme }> | undefined;
   readonly events?: WebhookEventCatalog | undefined;
 }
 
 /**
  * Explains why a request is accepted or refused.
  *
- * {@link openRequest} decides, and then the definition of the event; steps and hints are derived from the error and from the
+ * {@link openRequest} or the scheme decides, and then the definition of the event; steps and hints are derived from the error and from the
  * request. Nothing is reserved, handled or stored.
  *
  * @param reason - why the request was refused, if its body has been read and is gone: then this decides about the body
@@ -36,6 +43,11 @@ export async function explainRequest(
   rules: ExplainedRules,
   reason?: WebhookError,
 ): Promise<WebhookExplanation> {
+  const { scheme, takesTokens = false } = rules;
+  const isToken = takesTokens && webhookToken.hasCredentials(request.headers);
+  if (scheme?.diagnose !== undefined && !isToken) {
+    return explainSender(request, { ...rules, scheme }, reason);
+  }
   const observed = await observe(request, rules);
   const { opened, refusal: found } = await verify(observed);
   const isGone = found?.code === 'payload_consumed' && reason !== undefined;
@@ -68,26 +80,6 @@ async function verify(observed: ObservedRequest): Promise<{
   } catch (error) {
     return { refusal: refusalOf(error, observed) };
   }
-}
-
-/** The refusal of data that the definition of its event does not accept. */
-async function refusalByDefinition(
-  opened: VerifiedRequest | undefined,
-  { events }: ExplainedRules,
-): Promise<Refusal | undefined> {
-  if (opened === undefined || events === undefined) return undefined;
-  const { event } = opened.claims.webhook;
-  const issues = await events.check(event, opened.data);
-  if (issues.length === 0) return undefined;
-  const { code, status } = WEBHOOK_ANSWERS.validation_failed;
-  return {
-    code,
-    status,
-    message: `the data is not valid data of ${event}: ${constraintsOf(issues)}`,
-    claim: undefined,
-    step: 'definition',
-    authenticated: true,
-  };
 }
 
 /** The verified token of a request that was refused for another reason. */

@@ -76,7 +76,8 @@ function tokenOf({ headers }: IncomingWebhook): string | undefined {
   }
 }
 
-async function takeBody(
+/** Reads a body into memory, up to a limit; it is absent if it cannot be read. */
+export async function takeBody(
   source: BodySource,
   maxBytes: number,
 ): Promise<{ source: BodySource; body: Buffer | undefined }> {

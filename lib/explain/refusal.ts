@@ -1,5 +1,7 @@
 import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
+import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
+import type { VerifiedRequest } from '../request/webhook-scheme.js';
 import type { ObservedRequest } from './observed-request.js';
 import type { ExplanationStepName } from './webhook-explanation.interface.js';
 
@@ -15,8 +17,13 @@ export interface Refusal {
   readonly authenticated: boolean;
 }
 
-const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
+/** The step of each code. */
+export const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
   missing_token: 'authorization',
+  missing_signature: 'authorization',
+  malformed_signature: 'authorization',
+  invalid_signature: 'signature',
+  timestamp_out_of_tolerance: 'times',
   malformed_authorization: 'authorization',
   token_too_large: 'token-form',
   wrong_issuer: 'issuer',
@@ -40,7 +47,8 @@ const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
   invalid_payload: 'payload',
 };
 
-const STEP_OF_CLAIM: Readonly<Record<string, ExplanationStepName>> = {
+/** The step of a wrong claim; that of others is `claims`. */
+export const STEP_OF_CLAIM: Readonly<Record<string, ExplanationStepName>> = {
   exp: 'times',
   iat: 'times',
   nbf: 'times',
@@ -115,7 +123,28 @@ function isAfterSignature(step: ExplanationStepName, { incoming }: ObservedReque
   return !BEFORE_SIGNATURE.has(step);
 }
 
-function statusOf(code: string): number {
+/** The status of the answer with this code. */
+export function statusOf(code: string): number {
   const rows: Readonly<Record<string, { readonly status: number }>> = WEBHOOK_ANSWERS;
   return (rows[code] ?? WEBHOOK_ANSWERS.handler_failed).status;
+}
+
+/** The refusal of data that the definition of its event does not accept. */
+export async function refusalByDefinition(
+  opened: VerifiedRequest | undefined,
+  { events }: { readonly events?: WebhookEventCatalog | undefined },
+): Promise<Refusal | undefined> {
+  if (opened === undefined || events === undefined) return undefined;
+  const { event } = opened.claims.webhook;
+  const issues = await events.check(event, opened.data);
+  if (issues.length === 0) return undefined;
+  const { code, status } = WEBHOOK_ANSWERS.validation_failed;
+  return {
+    code,
+    status,
+    message: `the data is not valid data of ${event}: ${constraintsOf(issues)}`,
+    claim: undefined,
+    step: 'definition',
+    authenticated: true,
+  };
 }

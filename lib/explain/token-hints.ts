@@ -12,7 +12,7 @@ import type { Refusal } from './refusal.js';
 import type { AddHint } from './webhook-explanation.interface.js';
 
 /** Headers to which proxies move the Authorization header. */
-const OTHER_HEADERS = [
+export const OTHER_HEADERS = [
   'x-forwarded-authorization',
   'x-original-authorization',
   'x-amzn-remapped-authorization',
@@ -224,7 +224,7 @@ const text =
     Buffer.from(write(secret));
 
 /** Mistakes in copying, storing or decoding a secret, likely ones first; each completes "the signature is valid if …". */
-const SECRET_VARIANTS: readonly (readonly [premise: string, change: SecretChange])[] = [
+export const SECRET_VARIANTS: readonly (readonly [premise: string, change: SecretChange])[] = [
   ['a line feed is added to the end of the secret', around('', '\n')],
   ['a carriage return and a line feed are added to the end of the secret', around('', '\r\n')],
   ['a space is added to the end of the secret', around('', ' ')],

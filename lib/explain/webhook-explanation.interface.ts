@@ -1,6 +1,6 @@
 import type { ReceivedReceipt } from '../token/webhook-receipt.js';
 
-/** The checks of a receiver, in the order of an explanation. */
+/** The checks of a token, in the order of an explanation. */
 export const EXPLANATION_STEPS = [
   'authorization',
   'token-form',
@@ -77,6 +77,12 @@ export const EXPLANATION_HINTS = [
   'body_compressed',
   'digest_algorithm',
   'digest_encoding',
+  'signature_missing',
+  'signature_age',
+  'signature_encoding',
+  'signature_algorithm',
+  'signed_content',
+  'other_receiver',
 ] as const;
 
 /** The code of a hint. */
@@ -101,7 +107,7 @@ export interface WebhookExplanation {
   readonly code?: string;
   /** The status that the sender gets. */
   readonly status?: number;
-  /** Every step, in the order of {@link EXPLANATION_STEPS}; exactly one has failed if the verdict is `refused`. */
+  /** Every step in its order; of a sender, those that it has. Exactly one has failed if the verdict is `refused`. */
   readonly steps: readonly ExplanationStep[];
   readonly hints: readonly ExplanationHint[];
   /** For comparison with the sender's; absent if no token can be read. */

@@ -109,8 +109,8 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
     name,
     result: await resultOf(limits, () => queue.find(['health check'])),
   }));
-  const keySets = [...receivers.values()].flatMap(({ name, issuers }) =>
-    issuers.keySets().map(async (keySet) => ({
+  const keySets = [...receivers.values()].flatMap(({ name, issuers, scheme }) =>
+    [...issuers.keySets(), ...(scheme.keySets?.() ?? [])].map(async (keySet) => ({
       name: `receiver "${name}": keys at ${keySet.host}`,
       result: isStale(keySet, limits) ? 'stale' : UP,
     })),

@@ -26,7 +26,7 @@ const DEFAULT_COOLDOWN = 30_000;
 const DEFAULT_MAX_STALE = 86_400_000;
 
 /** Node ignores certificates that it cannot read, and then trusts none. */
-const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
+export const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
   try {
     [ca].flat().forEach((certificate) => new X509Certificate(certificate as string));
     return true;

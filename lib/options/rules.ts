@@ -58,6 +58,14 @@ export function whole(min: number, max = Number.MAX_SAFE_INTEGER, unit = ''): Ru
   );
 }
 
+/** Takes a number above 0, such as a rate. */
+export function positive(max: number, unit: string): Rule<number> {
+  return rule(
+    (value) => typeof value === 'number' && value > 0 && value <= max,
+    `must be a number ${unit} above 0, at most ${max}`,
+  );
+}
+
 export function oneOf<const Word extends string>(...words: readonly Word[]): Rule<Word> {
   const quoted = words.map((word) => `'${word}'`);
   const all = `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`;

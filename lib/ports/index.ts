@@ -20,6 +20,7 @@ export type {
   DeliveryRun,
   DeliveryAttempt,
   DeliveryKeyState,
+  DeliveryLimits,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,

@@ -1,6 +1,7 @@
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { ClaimRequest } from './delivery-statements.js';
+import { LimitedLanes } from './limited-lanes.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
 
 /** The answer to a {@link ClaimRequest}. */
@@ -8,12 +9,43 @@ export interface ClaimResult {
   readonly claimed: readonly ClaimedDelivery[];
   /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
   readonly dueIn?: number | undefined;
+  /** Lanes that were found to have limits. */
+  readonly limitedLanes?: readonly string[] | undefined;
+}
+
+/** Claims at most `slots` deliveries of a limited lane. */
+export interface LimitedClaimRequest {
+  readonly lane: string;
+  readonly slots: number;
+}
+
+/** A limited lane after a claim. */
+export interface LimitedLane {
+  readonly lane: string;
+  /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
+  readonly wait: number | undefined;
+  /** Whether more may be claimed once an attempt has ended. */
+  readonly isFull: boolean;
+}
+
+/** Whether any lane has limits, and the limited lanes with deliveries that are due soon, each with its wait. */
+export interface LimitedSearch {
+  readonly hasLimits: boolean;
+  readonly lanes: readonly Pick<LimitedLane, 'lane' | 'wait'>[];
 }
 
 interface ClaimLoopParts {
   readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
   /** Returns those of the lanes that have a due delivery. */
   readonly findDueLanes: (lanes: readonly string[]) => Promise<readonly string[]>;
+  /** Lanes that it does not return are being claimed from by another process. */
+  readonly claimLimited: (lanes: readonly LimitedClaimRequest[]) => Promise<{
+    readonly claimed: readonly ClaimedDelivery[];
+    readonly lanes: readonly LimitedLane[];
+  }>;
+  readonly findLimitedLanes: () => Promise<LimitedSearch>;
+  /** Called with lanes that have got limits after some of their deliveries were recorded. */
+  readonly onNewLimits: (lanes: readonly string[]) => void;
   /** Attempts a delivery and writes the outcome; never rejects. @returns whether an attempt was made */
   readonly run: (delivery: ClaimedDelivery) => Promise<boolean>;
   /** Returns a delivery to the queue that was claimed while the loop was stopped. */
@@ -33,11 +65,22 @@ const MAX_PAUSE = 30_000;
 /** Milliseconds after which the contending slow lanes with due deliveries are looked for again. */
 const LANE_CHECK_INTERVAL = 1_000;
 
+/** A search for limited lanes takes at most 1 part in this many of the time. */
+const SEARCH_SHARE = 20;
+/** Limited lanes of one claim. */
+const LANES_AT_ONCE = 100;
+/** Milliseconds until a lane is asked again that another process is claiming from. */
+const BUSY_WAIT = 20;
+
 /** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
   private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneDivision;
   private readonly backlog: LaneBacklog;
+  private readonly limited = new LimitedLanes();
+  /** Epoch milliseconds of the next search for limited lanes. */
+  private nextSearch = 0;
+  private hasLimits = false;
   /** The contending slow lanes, and those of them with due deliveries; `undefined` if none contend. */
   private contention:
     { readonly lanes: ReadonlySet<string>; readonly due: ReadonlySet<string> } | undefined;
@@ -70,9 +113,15 @@ export class ClaimLoop {
     return !this.stopped && this.freeSlots > 0;
   }
 
-  /** Looks for due deliveries now. */
-  wake(): void {
+  /**
+   * Looks for due deliveries now.
+   *
+   * @param limitedLanes - limited lanes that may have some; `'all'` to search for such lanes
+   */
+  wake(limitedLanes: readonly string[] | 'all' = []): void {
     this.mayBeMore = true;
+    if (limitedLanes === 'all') this.nextSearch = 0;
+    else for (const lane of limitedLanes) this.limited.set(lane, this.parts.clock.now());
     void this.ask();
   }
 
@@ -89,7 +138,7 @@ export class ClaimLoop {
       // A claim that is under way may have started before the last delivery was recorded.
       await this.idle();
       before = this.claims;
-      this.wake();
+      this.wake('all');
     }
   }
 
@@ -140,10 +189,65 @@ export class ClaimLoop {
       if (claimed.length < limit) this.backlog.delete(lane);
       free = this.freeByLane();
     }
+    // Limited lanes get half of the free slots first, and then what the others leave.
+    await this.claimLimited(Math.ceil(this.freeSlots / 2));
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
+    await this.claimLimited(this.freeSlots);
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
     const isContended = this.contention !== undefined && !this.backlog.isEmpty;
-    return Math.min(this.nextScan, isContended ? this.nextLaneCheck : Infinity, this.nextProof());
+    return Math.min(
+      this.nextScan,
+      isContended ? this.nextLaneCheck : Infinity,
+      this.nextProof(),
+      this.limited.nextAfter(clock.now()),
+      Math.max(this.nextSearch, clock.now() + 1),
+    );
+  }
+
+  /** Claims from the limited lanes whose time has come. */
+  private async claimLimited(most: number): Promise<void> {
+    const { clock, claimLimited } = this.parts;
+    if (clock.now() >= this.nextSearch) await this.findLimitedLanes();
+    for (let left = most; left > 0 && !this.stopped;) {
+      const now = clock.now();
+      const request = this.limitedRequest(now, left);
+      if (request.length === 0) return;
+      // Set before the claim: a delivery that is recorded while it runs sets it again.
+      for (const { lane } of request) this.limited.set(lane, now + BUSY_WAIT);
+      const { claimed, lanes } = await claimLimited(request);
+      for (const { lane, wait, isFull } of lanes) {
+        if (wait === undefined) this.limited.delete(lane);
+        else this.limited.set(lane, now + wait, isFull);
+      }
+      await this.start(claimed);
+      left -= claimed.length;
+    }
+  }
+
+  private limitedRequest(now: number, most: number): LimitedClaimRequest[] {
+    const request: LimitedClaimRequest[] = [];
+    const due = this.limited.due(now);
+    if (due.length === 0) return request;
+    const free = this.freeByLane();
+    let left = most;
+    for (const lane of due) {
+      const slots = Math.min(free.lanes[lane] ?? free.elsewhere, left);
+      if (slots <= 0) continue;
+      request.push({ lane, slots });
+      left -= slots;
+      if (left <= 0 || request.length === LANES_AT_ONCE) break;
+    }
+    return request;
+  }
+
+  private async findLimitedLanes(): Promise<void> {
+    const { clock, pollInterval, findLimitedLanes } = this.parts;
+    const start = clock.now();
+    this.nextSearch = start + pollInterval;
+    const { hasLimits, lanes } = await findLimitedLanes();
+    this.hasLimits = hasLimits;
+    this.nextSearch = Math.max(this.nextSearch, start + SEARCH_SHARE * (clock.now() - start));
+    this.limited.addNew(lanes.map(({ lane, wait = 0 }) => [lane, start + wait]));
   }
 
   /** When a waiting lane turns out to be slow, which can give it more slots although none of its attempts has ended. */
@@ -162,8 +266,15 @@ export class ClaimLoop {
     // Set before the claim: a delivery that is recorded while it runs, which it may not see, sets it again.
     this.mayBeMore = false;
     const maxAge = from === undefined ? undefined : start - from;
-    const { claimed, dueIn } = await this.claim({ maxAge, limit: this.freeSlots }, free);
-    if (claimed.length > 0) {
+    const { claimed, dueIn, limitedLanes } = await this.claim(
+      { maxAge, limit: this.freeSlots },
+      free,
+    );
+    if (limitedLanes !== undefined) {
+      this.limited.addNew(limitedLanes.map((lane) => [lane, start]));
+      this.parts.onNewLimits(limitedLanes);
+    }
+    if (claimed.length > 0 || limitedLanes !== undefined) {
       this.mayBeMore = true;
       return;
     }
@@ -195,12 +306,23 @@ export class ClaimLoop {
     request: Pick<ClaimRequest, 'lane' | 'maxAge' | 'limit'>,
     { lanes, elsewhere: perLane }: FreeSlots,
   ): Promise<ClaimResult> {
-    const { claim, release, pollInterval } = this.parts;
-    const result = await claim({ ...request, lookAhead: pollInterval, perLane, lanes });
-    this.claims += result.claimed.length;
-    if (this.stopped) await Promise.all(result.claimed.map(release));
-    else for (const delivery of result.claimed) void this.run(delivery);
+    const { claim, pollInterval } = this.parts;
+    const checksLimits = this.hasLimits || undefined;
+    const result = await claim({
+      ...request,
+      lookAhead: pollInterval,
+      perLane,
+      lanes,
+      checksLimits,
+    });
+    await this.start(result.claimed);
     return result;
+  }
+
+  private async start(claimed: readonly ClaimedDelivery[]): Promise<void> {
+    this.claims += claimed.length;
+    if (this.stopped) await Promise.all(claimed.map(this.parts.release));
+    else for (const delivery of claimed) void this.run(delivery);
   }
 
   private async run(delivery: ClaimedDelivery): Promise<void> {
@@ -214,7 +336,9 @@ export class ClaimLoop {
     const wasSlow = this.lanes.isSlow(lane, clock.now());
     this.lanes.leave(slot, clock.now(), wasAttempted);
     // Slow lanes share their slots, so that one of them may let another one continue.
-    if (this.mayBeMore || this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty)) {
+    const mayContinue = this.limited.freed(lane, clock.now());
+    const isHeldUp = this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty);
+    if (this.mayBeMore || mayContinue || isHeldUp) {
       void this.ask();
     }
     this.notifyIdle();

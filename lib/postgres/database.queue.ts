@@ -1,6 +1,7 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
-import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
+import { limitsKey } from '../queue/lane-limits.js';
+import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,
@@ -16,7 +17,15 @@ import type { RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
 import { requireSameDatabase } from './database-identity.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
-import { attemptOf, countsOf, deliveryRow, listedDelivery, recordOf } from './delivery-row.js';
+import {
+  attemptOf,
+  countsOf,
+  deliveryRow,
+  laneColumn,
+  limitRow,
+  listedDelivery,
+  recordOf,
+} from './delivery-row.js';
 import { DELETED_AT_ONCE, DeliveryStatements, type Query } from './delivery-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
@@ -26,6 +35,9 @@ import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
+
+/** Lanes whose limits are remembered. */
+const MAX_REMEMBERED_LIMITS = 10_000;
 
 /** For the message about a transaction of another database. */
 const OWN_DATABASE = {
@@ -45,6 +57,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
   private stopping = false;
+  /** By lane: the limits that this process has set last. */
+  private readonly limits = new Map<string, string>();
 
   /** @hidden */
   protected constructor(
@@ -208,6 +222,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return this.connection.reporting(async () =>
       this.connection.inTime(1, async () => {
         await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
+        await this.setLimits(run, deliveries, { isFinal: false });
         const how = { notifies: this.options.notify, waits: true };
         return (await this.record(run, deliveries, how)).records;
       }),
@@ -220,7 +235,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     { waits }: { readonly waits: boolean },
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const how = { notifies: this.needsOthers, waits };
-    const { records, held } = await (deliveries.some(takesTurn)
+    await this.setLimits(
+      async (statement, values) => this.connection.query(statement, values),
+      deliveries,
+      { isFinal: true },
+    );
+    const { records, held, limitedLanes } = await (deliveries.some(takesTurn)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
       : this.record(
           async (statement, values) => this.connection.query(statement, values),
@@ -229,8 +249,36 @@ export abstract class DatabaseQueue extends WebhookQueue {
         ));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
-    this.consumer?.wake();
+    this.consumer?.wake(limitedLanes);
     return records;
+  }
+
+  /**
+   * Sets the limits that come with deliveries. The database compares them with what it knows, and this process remembers what it
+   * has set, unless a transaction may roll it back.
+   */
+  private async setLimits(
+    run: RunStatement,
+    deliveries: readonly EnqueuedDelivery[],
+    { isFinal }: { readonly isFinal: boolean },
+  ): Promise<void> {
+    const wanted = new Map<string, DeliveryLimits>();
+    for (const { delivery, limits } of deliveries) {
+      if (limits !== undefined) wanted.set(laneColumn(delivery), limits);
+    }
+    for (const [lane, limits] of wanted) {
+      if (this.limits.get(lane) === limitsKey(limits)) wanted.delete(lane);
+    }
+    if (wanted.size === 0) return;
+    const rows = [...wanted].map(([lane, limits]) => limitRow(lane, limits));
+    const changed = await run(this.statements.limits.set, [
+      this.options.name,
+      JSON.stringify(rows),
+    ]);
+    this.consumer?.wake(changed.map(({ lane }) => lane as string));
+    if (!isFinal) return;
+    if (this.limits.size > MAX_REMEMBERED_LIMITS) this.limits.clear();
+    for (const [lane, limits] of wanted) this.limits.set(lane, limitsKey(limits));
   }
 
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
@@ -248,7 +296,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /**
    * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03
-   * @returns the known ones, and `seq` of those that wait for their key
+   * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
    */
   private async record(
     run: RunStatement,
@@ -257,8 +305,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<{
     readonly records: readonly (DeliveryRecord | undefined)[];
     readonly held: readonly string[];
+    readonly limitedLanes: readonly string[];
   }> {
-    if (deliveries.length === 0) return { records: [], held: [] };
+    if (deliveries.length === 0) return { records: [], held: [], limitedLanes: [] };
     const { clock, name } = this.options;
     const first = new Map<string, EnqueuedDelivery>();
     for (const item of deliveries) {
@@ -291,7 +340,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
       return known.get(id) ?? pendingRecord(first.get(id)!);
     });
     const held = rows.filter((row) => row['recorded_held'] === true);
-    return { records, held: held.map((row) => row['recorded_seq'] as string) };
+    const limited = rows.flatMap(({ limited_lane: lane }) =>
+      typeof lane === 'string' ? [lane] : [],
+    );
+    return {
+      records,
+      held: held.map((row) => row['recorded_seq'] as string),
+      limitedLanes: [...new Set(limited)],
+    };
   }
 
   private async knownDeliveries(

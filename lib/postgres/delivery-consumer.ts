@@ -1,12 +1,20 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
-import type { DeliveryRun } from '../queue/webhook-delivery.js';
-import { ClaimLoop, type ClaimResult } from './claim-loop.js';
+import { isLimited, limitsKey } from '../queue/lane-limits.js';
+import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
+import {
+  ClaimLoop,
+  type ClaimResult,
+  type LimitedClaimRequest,
+  type LimitedLane,
+  type LimitedSearch,
+} from './claim-loop.js';
 import type { Row } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import {
   type ClaimedDelivery,
   claimedDelivery,
+  limitRow,
   type OutcomeRow,
   outcomeRow,
   releasedRow,
@@ -17,6 +25,7 @@ import {
   MERGED_AT_ONCE,
   type DeliveryStatements,
 } from './delivery-statements.js';
+import { FLAGGED_AT_ONCE } from './limit-statements.js';
 import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
@@ -58,6 +67,7 @@ export class DeliveryConsumer {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
         await parts.database.query(parts.statements.settle, values);
         await this.releaseNext(rows);
+        await this.endLimited(rows);
       },
       clock,
       lease,
@@ -66,6 +76,9 @@ export class DeliveryConsumer {
       ...parts.options,
       claim: async (request) => this.claim(request),
       findDueLanes: async (lanes) => this.findDueLanes(lanes),
+      claimLimited: async (lanes) => this.claimLimited(lanes),
+      findLimitedLanes: async () => this.findLimitedLanes(),
+      onNewLimits: (lanes) => void this.flag(lanes).catch(() => {}),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
       onOutage: (error) => warnOfOutage(error, parts.server),
@@ -95,9 +108,9 @@ export class DeliveryConsumer {
     return this.loop.hasFreeSlot;
   }
 
-  /** Looks for due deliveries now. */
-  wake(): void {
-    this.loop.wake();
+  /** Looks for due deliveries now, also in these limited lanes. */
+  wake(limitedLanes: readonly string[] = []): void {
+    this.loop.wake(limitedLanes);
   }
 
   /** Attempts deliveries until none is due or running. */
@@ -126,7 +139,7 @@ export class DeliveryConsumer {
       notify: async (payload) =>
         database.query('SELECT pg_notify($1::text, $2::text)', [channel, payload]),
       name: options.name,
-      onNotification: () => this.loop.wake(),
+      onNotification: () => this.loop.wake('all'),
       onUnsupported: () => warnOfUnsupportedNotify(server),
       clock: options.clock,
     });
@@ -138,9 +151,64 @@ export class DeliveryConsumer {
     const { database, statements, options } = this.parts;
     const query = statements.claim(options.name, database.now, options.lease, request);
     const rows = await database.queryInIndexOrder(...query);
-    const [{ seq, due_in: dueIn }] = rows as [Row];
-    if (seq !== null) return { claimed: rows.map(claimedDelivery) };
-    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn) };
+    const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
+    const limitedLanes =
+      typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
+    if (seq !== null) return { claimed: rows.map((row) => claimedDelivery(row)), limitedLanes };
+    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
+  }
+
+  private async claimLimited(lanes: readonly LimitedClaimRequest[]) {
+    const { database, statements, options } = this.parts;
+    const { name, lease, pollInterval } = options;
+    const { now, timeout = 0 } = database;
+    const values = [name, now, lease, JSON.stringify(lanes), pollInterval, timeout];
+    const rows = await database.queryInIndexOrder(statements.limits.claim, values);
+    const states = JSON.parse((rows[0]!['lanes'] as string | null) ?? '[]') as LimitedLaneState[];
+    const limits = new Map(states.map((state) => [state.lane, limitsKey(limitsIn(state))]));
+    return {
+      claimed: rows
+        .filter(({ seq }) => seq !== null)
+        .map((row) => claimedDelivery(row, limits.get(row['lane'] as string)!)),
+      lanes: states.map(({ lane, wait, isFull }) => ({
+        lane,
+        wait: wait ?? undefined,
+        isFull: isFull === true,
+      })),
+    };
+  }
+
+  private async findLimitedLanes(): Promise<LimitedSearch> {
+    const { database, statements, options } = this.parts;
+    const values = [options.name, database.now, options.pollInterval];
+    const rows = await database.queryInIndexOrder(statements.limits.findLanes, values);
+    const found = rows.filter(({ lane }) => lane !== null);
+    return {
+      hasLimits: rows[0]!['has_limits'] === true,
+      lanes: found.map(({ lane, wait }) => ({ lane: lane as string, wait: Number(wait) })),
+    };
+  }
+
+  /** Takes the deliveries of newly limited lanes out of the way of other claims. */
+  private async flag(lanes: readonly string[]): Promise<void> {
+    const { database, statements, options } = this.parts;
+    for (const lane of lanes) {
+      let flagged: readonly Row[];
+      do {
+        flagged = await database.queryInIndexOrder(statements.limits.flag, [options.name, lane]);
+      } while (flagged.length === FLAGGED_AT_ONCE);
+    }
+  }
+
+  /** Frees the slots of ended runs in their limited lanes. If it fails, they are free once the leases would have expired. */
+  private async endLimited(rows: readonly OutcomeRow[]): Promise<void> {
+    const ended = rows.flatMap(({ lane, slot, overloaded }) =>
+      slot === undefined ? [] : [{ lane, slot, overloaded }],
+    );
+    if (ended.length === 0) return;
+    const { database, statements, options } = this.parts;
+    const values = [options.name, JSON.stringify(ended), database.now, options.clock.now()];
+    await database.query(statements.limits.end, values);
   }
 
   private async findDueLanes(lanes: readonly string[]): Promise<string[]> {
@@ -159,10 +227,25 @@ export class DeliveryConsumer {
       // The handler has logged its error; the delivery runs again.
     }
     const row = outcomeRow(claimed, run, options.clock.now());
+    if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits).catch(() => {});
     await this.outcomes.write(row);
     // It is due again already.
-    if (row.due !== undefined && row.due <= options.clock.now()) this.loop.wake();
+    if (row.due !== undefined && row.due <= options.clock.now()) {
+      this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
+    }
     return run?.attempt !== undefined;
+  }
+
+  /** Applies the limits of an endpoint if they are other ones than the queue knows. */
+  private async updateLimits(
+    { lane, limits }: ClaimedDelivery,
+    now: DeliveryLimits,
+  ): Promise<void> {
+    if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return;
+    const { database, statements, options } = this.parts;
+    const values = [options.name, JSON.stringify([limitRow(lane, now)])];
+    await database.query(statements.limits.set, values);
+    this.loop.wake([lane]);
   }
 
   /** Lets the next delivery of each key start whose turn has ended. */
@@ -215,6 +298,24 @@ export class DeliveryConsumer {
     }
     return Math.min(RETENTION_INTERVAL, options.clock.now() - start);
   }
+}
+
+interface LimitedLaneState extends Omit<LimitedLane, 'wait' | 'isFull'> {
+  readonly wait: number | null;
+  readonly isFull: boolean | null;
+  readonly concurrency: number | null;
+  readonly perSecond: number | null;
+  readonly burst: number | null;
+  readonly since: number | null;
+}
+
+function limitsIn({ concurrency, perSecond, burst, since }: LimitedLaneState): DeliveryLimits {
+  return {
+    concurrency: concurrency ?? undefined,
+    perSecond: perSecond ?? undefined,
+    burst: burst ?? undefined,
+    since: since ?? undefined,
+  };
 }
 
 function warnOfOutage(error: unknown, server: string): void {

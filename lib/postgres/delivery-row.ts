@@ -1,6 +1,7 @@
 import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,
@@ -37,10 +38,15 @@ export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: nu
     if (row[column] === value) delete details[member];
   }
   if (delivery.received !== undefined) row['receiver'] = storableText(delivery.received.receiver);
-  row['lane'] = storableText(deliveryLane(delivery));
+  row['lane'] = laneColumn(delivery);
   row['details'] = JSON.stringify(details);
   row['payload'] = bytes && base64Of(bytes);
   return row;
+}
+
+/** The lane of a delivery, as its column holds it. */
+export function laneColumn(delivery: WebhookDelivery): string {
+  return storableText(deliveryLane(delivery));
 }
 
 /** A delivery that this process has claimed. */
@@ -56,11 +62,16 @@ export interface ClaimedDelivery {
   readonly attempts: number;
   /** How often in a row the handler threw. */
   readonly throws: number;
+  /** In a lane with limits: names its start among those of the lane. */
+  readonly slot?: string | undefined;
+  /** The limits of its lane, in the form of `limitsKey`; absent if it has none. */
+  readonly limits?: string | undefined;
   /** @throws if the record is damaged */
   readonly read: () => WebhookDelivery;
 }
 
-export function claimedDelivery(row: Row): ClaimedDelivery {
+/** @param limits - of its lane, in the form of `limitsKey`; absent if it has none */
+export function claimedDelivery(row: Row, limits?: string): ClaimedDelivery {
   return {
     seq: String(row['seq']),
     claim: Number(row['claim']),
@@ -68,12 +79,19 @@ export function claimedDelivery(row: Row): ClaimedDelivery {
     holdsKey: row['holds_key'] === true,
     attempts: Number(row['attempts']),
     throws: Number(row['throws']),
+    slot: limits === undefined ? undefined : `${row['seq']}:${row['claim']}`,
+    limits,
     read: () => recordOf(row).delivery,
   };
 }
 
 /** An outcome as a row for `settle`. */
-export interface OutcomeRow extends Pick<ClaimedDelivery, 'seq' | 'claim' | 'attempts' | 'throws'> {
+export interface OutcomeRow extends Pick<
+  ClaimedDelivery,
+  'seq' | 'claim' | 'attempts' | 'throws' | 'lane' | 'slot'
+> {
+  /** Epoch milliseconds until which its receiver is overloaded. */
+  readonly overloaded?: number | undefined;
   readonly status: DeliveryStatus;
   /** Epoch milliseconds; absent if it stays as it is. */
   readonly due?: number;
@@ -100,7 +118,12 @@ export function outcomeRow(
     return { ...releasedRow(claimed), throws: throws + 1, due };
   }
   const { outcome, attempt } = run;
-  const row = { ...releasedRow(claimed), throws: 0, ...attemptColumns(attempt) };
+  const row = {
+    ...releasedRow(claimed),
+    throws: 0,
+    ...attemptColumns(attempt),
+    overloaded: run.overloadedUntil,
+  };
   switch (outcome.type) {
     case 'delivered':
       return { ...row, status: 'delivered', attempts: attempts + 1, releases: claimed.holdsKey };
@@ -121,8 +144,9 @@ export function outcomeRow(
 }
 
 /** The row that returns a claimed delivery to the queue without a change. */
-export function releasedRow({ seq, claim, attempts, throws }: ClaimedDelivery): OutcomeRow {
-  return { seq, claim, status: 'pending', attempts, throws, releases: false };
+export function releasedRow(claimed: ClaimedDelivery): OutcomeRow {
+  const { seq, claim, attempts, throws, lane, slot } = claimed;
+  return { seq, claim, status: 'pending', attempts, throws, lane, slot, releases: false };
 }
 
 function attemptColumns(attempt: DeliveryAttempt | undefined): object {
@@ -171,6 +195,7 @@ function stateOf(row: Row): DeliveryState {
     nextAttemptAt: status === 'pending' ? Number(row['due']) : undefined,
     reason: optional(row['reason']) as DeliveryState['reason'],
     updatedAt: Number(row['updated']),
+    isLimited: status === 'pending' && row['limited'] === true ? true : undefined,
     keyState: keyStateOf(row),
   };
 }
@@ -219,4 +244,12 @@ function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
 /** Replaces what PostgreSQL cannot store in a string: NUL and lone surrogates. */
 function storableText(text: string): string {
   return Buffer.from(text).toString().replaceAll('\0', '\uFFFD');
+}
+
+/** The limits of a lane as a row for `set`. */
+export function limitRow(
+  lane: string,
+  { concurrency, perSecond, burst, since }: DeliveryLimits,
+): object {
+  return { lane, concurrency, per_second: perSecond, burst, since };
 }

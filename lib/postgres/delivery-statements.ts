@@ -5,6 +5,7 @@ import {
   type DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
 import type { DeliveryStatus } from '../queue/webhook-delivery.js';
+import { LimitStatements } from './limit-statements.js';
 import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
@@ -19,8 +20,10 @@ export const MERGED_AT_ONCE = 5_000;
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;
 
-/** Whether a delivery is waiting for its due time or due, and not for its key: the condition of the two indexes of claims. */
+/** Whether a delivery is waiting for its due time or due, and not for its key: the condition of the index by lane. */
 const IS_WAITING = `status = 'pending' AND NOT held`;
+/** The same for the index by due time, which leaves out what may wait for a limit. */
+const IS_UNLIMITED = `${IS_WAITING} AND NOT limited`;
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
@@ -31,7 +34,8 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
 
 /** The columns of a delivery without its payload. */
 const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, receiver, details::text AS details, status, attempts,
-  reason, sequence::float8 AS sequence, ordering_key, holds_key, held, ${millisecondsOf('due_at')} AS due,
+  reason, sequence::float8 AS sequence, ordering_key, holds_key, held,
+  limited AND leased_until = '-infinity' AS limited, ${millisecondsOf('due_at')} AS due,
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
@@ -104,9 +108,12 @@ export class DeliveryStatements {
   /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
   readonly findDueLanes: string;
 
+  readonly limits: LimitStatements;
+
   private readonly delivery: string;
   private readonly attempt: string;
   private readonly key: string;
+  private readonly limit: string;
   private readonly count: string;
   private readonly change: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
@@ -116,6 +123,8 @@ export class DeliveryStatements {
     this.delivery = `${schema}.delivery`;
     this.attempt = `${schema}.attempt`;
     this.key = `${schema}.delivery_key`;
+    this.limit = `${schema}.delivery_limit`;
+    this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
     this.count = `${schema}.delivery_count`;
     this.change = `${schema}.delivery_change`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
@@ -239,13 +248,22 @@ SELECT count(*)::int AS merged FROM merged`;
    * Claims due deliveries, the one due first first, up to the free slots of each lane. A claim changes no indexed column,
    * so that no index is written.
    *
-   * Without a claimed delivery it returns one row with `due_in`, the milliseconds until the next one is due.
+   * Without a claimed delivery it returns one row with `due_in`, the milliseconds until the next one is due. With `checksLimits`, `limited_lanes` are
+   * those that were found to have limits: their deliveries are claimed by {@link LimitStatements.claim} from then on.
    */
   claim(
     queue: string,
     time: number | null,
     lease: number,
-    { limit, lookAhead, lanes, perLane, lane, maxAge }: ClaimRequest,
+    {
+      limit,
+      lookAhead,
+      lanes,
+      perLane,
+      lane,
+      maxAge,
+      checksLimits = lane !== undefined,
+    }: ClaimRequest,
   ): Query {
     const values: unknown[] = [
       queue,
@@ -260,27 +278,37 @@ SELECT count(*)::int AS merged FROM merged`;
     const conditions = [
       this.isClaimable(now('$2')),
       `${slots} > 0`,
-      ...(lane === undefined ? [] : [`lane = $${values.push(lane)}::text`]),
+      // Without statistics, the condition of the index by due time would make the planner prefer it.
+      lane === undefined ? 'NOT limited' : `lane = $${values.push(lane)}::text`,
       ...(maxAge === undefined
         ? []
         : [`due_at >= ${now('$2')} - $${values.push(maxAge)}::float8 * interval '1 ms'`]),
     ];
+    const isLimited = `EXISTS (
+    SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = due.lane OFFSET 0)`;
+    const ranked = `ranked${checksLimits ? ' AS MATERIALIZED' : ' AS'} (
+  SELECT seq, lane, ${slots} AS slots, row_number() OVER (PARTITION BY lane ORDER BY place) AS rank,
+    ${checksLimits ? isLimited : 'false'} AS limited FROM due
+)`;
+    const flagged = `flagged AS (
+  UPDATE ${this.delivery} SET limited = true WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE limited))
+), `;
+    const found =
+      '(SELECT json_agg(DISTINCT lane)::text FROM ranked WHERE limited) AS limited_lanes, ';
     return [
       `WITH due AS MATERIALIZED (
   SELECT seq, lane, row_number() OVER () AS place FROM (
     SELECT seq, lane FROM ${this.delivery} AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
   ) AS candidates
-), ranked AS (
-  SELECT seq, ${slots} AS slots, row_number() OVER (PARTITION BY lane ORDER BY place) AS rank FROM due
-), claimed AS (
+), ${ranked}, ${checksLimits ? flagged : ''}claimed AS (
   UPDATE ${this.delivery} SET claim = claim + 1, leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
-  WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE rank <= slots))
+  WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE rank <= slots AND NOT limited))
   RETURNING seq AS key, ${COLUMNS}, payload, claim, lane, throws
 )
-SELECT claimed.*, CASE WHEN claimed.key IS NULL THEN (
+SELECT claimed.*, ${checksLimits ? found : ''}CASE WHEN claimed.key IS NULL THEN (
   SELECT extract(epoch FROM min(due_at) - ${now('$2')})::float8 * 1000 FROM ${this.delivery}
-  WHERE queue = $1::text AND ${IS_WAITING}
+  WHERE queue = $1::text AND ${IS_UNLIMITED}
     AND due_at > ${now('$2')} AND due_at <= ${now('$2')} + $7::float8 * interval '1 ms'
 ) END AS due_in
 FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`,
@@ -298,15 +326,17 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
     sequence bigint)
 )${numbered}, recorded AS (
   INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
-    created_at, updated_at, ordering_key, sequence, holds_key, held)
+    created_at, updated_at, ordering_key, sequence, holds_key, held, limited)
   SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
-    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held}
+    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
+    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0)
   FROM ${source}, moment ORDER BY place
-  ON CONFLICT (queue, id) DO NOTHING RETURNING id, seq, held
+  ON CONFLICT (queue, id) DO NOTHING RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
   SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
 )
 SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
+  CASE WHEN recorded.limited THEN given.lane END AS limited_lane,
   known.*
 FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
   SELECT ${COLUMNS}, payload FROM ${this.delivery} AS delivery
@@ -498,6 +528,8 @@ export interface ClaimRequest {
   readonly lanes: Readonly<Record<string, number>>;
   /** Claims deliveries of this lane only. */
   readonly lane?: string | undefined;
+  /** Whether a lane may have got limits after some of its deliveries were recorded; default: only with `lane`. */
+  readonly checksLimits?: boolean | undefined;
   /** Claims only deliveries that became due within so many milliseconds. */
   readonly maxAge?: number | undefined;
 }

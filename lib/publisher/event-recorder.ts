@@ -3,7 +3,8 @@ import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { errorType } from '../errors/webhook.error.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
-import type { Endpoint } from '../sending/endpoint.js';
+import { type Endpoint, limitsOf } from '../sending/endpoint.js';
+import { isLimited } from '../queue/lane-limits.js';
 import { type EventDraft, requireSameContent } from '../sending/event-draft.js';
 import type { RequestComposer } from '../sending/request.composer.js';
 import { aborted } from './first-attempts.js';
@@ -122,10 +123,12 @@ function itemsOf(
   { deliveries, endpoints, options }: AddressedEvent,
   now: number,
 ): EnqueuedDelivery<OutgoingDelivery>[] {
-  return deliveries.map((delivery, index) => ({
-    delivery,
-    notBefore: now + options.delay + endpoints[index]!.retry.waitBefore(1),
-  }));
+  return deliveries.map((delivery, index) => {
+    const endpoint = endpoints[index]!;
+    const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
+    const limits = limitsOf(endpoint);
+    return { delivery, notBefore, ...(isLimited(limits) && { limits }) };
+  });
 }
 
 /** @throws `WebhookDeliveryError` `id_conflict` if two events of a call have the same id and differ */

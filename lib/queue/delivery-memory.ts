@@ -26,6 +26,8 @@ export class RememberedDelivery implements PendingDelivery {
   attempts: readonly DeliveryAttempt[] = [];
   /** Its part in the order of its key; absent without one, and once it has had its turn. */
   turn: { readonly key: string; readonly isWaiting: boolean } | undefined;
+  /** Whether it may have to wait for the limits of its lane; `false` while it is attempted. */
+  isLimited = false;
   private blocksKey = false;
   private attemptCount = 0;
   private reason: FailureReason | undefined;
@@ -76,6 +78,7 @@ export class RememberedDelivery implements PendingDelivery {
       reason,
       updatedAt,
       payloadDropped,
+      isLimited: status === 'pending' && this.isLimited ? true : undefined,
       keyState: this.keyState,
     };
   }

@@ -1,11 +1,14 @@
 import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
+import { deliveryLane } from './delivery-identity.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
+import { LaneLimits } from './lane-limits.js';
 import { waitAfterThrow } from './retry-schedule.js';
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   WebhookDelivery,
   DeliveryRun,
@@ -41,6 +44,7 @@ export class InProcessQueue extends WebhookQueue {
   private readonly clock: WebhookClock;
   private readonly pending: PendingDeliveries<RememberedDelivery>;
   private readonly memory: DeliveryMemory;
+  private readonly limits = new LaneLimits();
 
   private handler: DeliveryHandler | undefined;
   private running = 0;
@@ -57,8 +61,8 @@ export class InProcessQueue extends WebhookQueue {
     const read = withQueueDefaults(readOptions(IN_PROCESS_QUEUE, options, 'InProcessQueue'));
     this.concurrency = read.concurrency;
     this.clock = read.clock;
-    this.pending = new PendingDeliveries(read);
-    this.memory = new DeliveryMemory(read, (entry) => this.pending.add(entry));
+    this.pending = new PendingDeliveries(read, this.limits);
+    this.memory = new DeliveryMemory(read, (entry) => this.addPending(entry));
   }
 
   /** Pending deliveries, running ones included. */
@@ -75,11 +79,12 @@ export class InProcessQueue extends WebhookQueue {
       if (this.memory.find(delivery.id) === undefined) fresh.set(delivery.id, delivery);
     }
     this.memory.requireRoomFor([...fresh.values()]);
-    const known = deliveries.map(({ delivery, notBefore }) => {
+    const known = deliveries.map(({ delivery, notBefore, limits }) => {
+      if (limits !== undefined) this.limit(deliveryLane(delivery), limits);
       const record = this.memory.find(delivery.id)?.record();
       if (record === undefined) {
         const entry = this.memory.add(delivery, notBefore, this.clock.now());
-        if (entry.turn?.isWaiting !== true) this.pending.add(entry);
+        if (entry.turn?.isWaiting !== true) this.addPending(entry);
       }
       return record;
     });
@@ -128,7 +133,7 @@ export class InProcessQueue extends WebhookQueue {
     this.memory.requireRoomFor(dead.map(({ delivery }) => delivery));
     for (const entry of dead) {
       this.memory.revive(entry, now);
-      this.pending.add(entry);
+      this.addPending(entry);
     }
     for (const entry of waiting) {
       entry.due = now;
@@ -249,9 +254,19 @@ export class InProcessQueue extends WebhookQueue {
     this.schedulePump();
   }
 
+  private limit(lane: string, limits: DeliveryLimits): void {
+    if (this.limits.set(lane, limits)) this.pending.limitsChanged(lane, this.clock.now());
+  }
+
+  private addPending(entry: RememberedDelivery): void {
+    entry.isLimited = this.limits.has(entry.lane);
+    this.pending.add(entry);
+  }
+
   private async run(taken: TakenDelivery<RememberedDelivery>): Promise<void> {
     const { entry } = taken;
     this.running++;
+    entry.isLimited = false;
     let run: DeliveryRun | undefined;
     try {
       run = await this.handler!(entry.delivery, entry.nextAttempt);
@@ -260,6 +275,10 @@ export class InProcessQueue extends WebhookQueue {
     }
     this.running--;
     const now = this.clock.now();
+    if (run?.limits !== undefined) this.limit(entry.lane, run.limits);
+    if (run?.overloadedUntil !== undefined) {
+      this.limits.overloaded(entry.lane, run.overloadedUntil, now);
+    }
     this.pending.release(taken, now, run?.attempt !== undefined);
     if (!entry.isErased) this.record(entry, run, now);
     this.schedulePump();
@@ -270,6 +289,6 @@ export class InProcessQueue extends WebhookQueue {
     if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
     else entry.apply(run, now);
     this.memory.update(entry);
-    if (entry.status === 'pending') this.pending.add(entry);
+    if (entry.status === 'pending') this.addPending(entry);
   }
 }

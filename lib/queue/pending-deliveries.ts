@@ -1,4 +1,5 @@
 import { type Due, DueHeap } from './due-heap.js';
+import type { LaneLimits } from './lane-limits.js';
 import { LaneSlots, type LaneSlot } from './lane-slots.js';
 import type { QueueConcurrency } from './queue-options.js';
 
@@ -30,12 +31,23 @@ class HeldLanes<Item extends PendingDelivery> {
     if (retryAt !== undefined) this.nextRetry = Math.min(retryAt, this.nextRetry ?? Infinity);
   }
 
-  /** @returns the lane's deliveries that are due first, up to `count` */
+  /** Lets {@link releaseDue} release deliveries of the lane. */
+  retry(lane: string, at: number): void {
+    const held = this.lanes.get(lane);
+    if (held === undefined) return;
+    this.lanes.set(lane, { ...held, retryAt: at });
+    this.nextRetry = Math.min(at, this.nextRetry ?? Infinity);
+  }
+
+  /**
+   * @returns the lane's deliveries that are due first, up to `count`, and one more: it is held again, with the time when the
+   *   lane may get a slot
+   */
   release(lane: string, count: number): Item[] {
     const held = this.lanes.get(lane);
     if (held === undefined) return [];
     const released: Item[] = [];
-    while (released.length < count && held.items.size > 0) released.push(held.items.pop()!);
+    while (released.length <= count && held.items.size > 0) released.push(held.items.pop()!);
     if (held.items.size === 0) this.lanes.delete(lane);
     return released;
   }
@@ -78,7 +90,10 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   private readonly held = new HeldLanes<Item>();
   private readonly slots: LaneSlots;
 
-  constructor(concurrency: QueueConcurrency) {
+  constructor(
+    concurrency: QueueConcurrency,
+    private readonly limits: LaneLimits,
+  ) {
     this.slots = new LaneSlots(concurrency);
   }
 
@@ -93,6 +108,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     this.waiting.push(entry);
   }
 
+  /** Looks again at a lane whose limits have changed. */
+  limitsChanged(lane: string, now: number): void {
+    this.held.retry(lane, now);
+  }
+
   /** Restores the order after a waiting delivery became due earlier. */
   bringForward(entry: Item): void {
     this.waiting.raise(entry);
@@ -103,14 +123,15 @@ export class PendingDeliveries<Item extends PendingDelivery> {
    * `release`, and added again if it is not done.
    */
   takeDue(now: number): TakenDelivery<Item> | undefined {
-    this.requeue(this.held.releaseDue(now, (lane) => this.slots.freeSlotsOf(lane, now)));
+    this.requeue(this.held.releaseDue(now, (lane) => this.freeSlotsOf(lane, now)));
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
       this.waiting.pop();
-      if (this.slots.hasFreeSlot(next.lane, now)) {
+      if (this.freeSlotsOf(next.lane, now) > 0) {
+        this.limits.start(next.lane, now);
         return { entry: next, slot: this.slots.enter(next.lane, now) };
       }
-      this.held.hold(next, this.slots.provenSlowAt(next.lane, now));
+      this.held.hold(next, this.mayStartAt(next.lane, now));
     }
     return undefined;
   }
@@ -119,11 +140,24 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   release({ entry: { lane }, slot }: TakenDelivery<Item>, now: number, wasAttempt: boolean): void {
     const wasSlow = this.slots.isSlow(lane, now);
     this.slots.leave(slot, now, wasAttempt);
+    this.limits.end(lane);
     if (this.held.isEmpty) return;
     // The slow lanes share their slots, so another one may have a free slot now.
     for (const name of wasSlow ? this.held.names : [lane]) {
-      this.requeue(this.held.release(name, this.slots.freeSlotsOf(name, now)));
+      this.requeue(this.held.release(name, this.freeSlotsOf(name, now)));
     }
+  }
+
+  /** How many attempts the lane may start now. */
+  private freeSlotsOf(lane: string, now: number): number {
+    const allowed = this.limits.available(lane, now);
+    return allowed <= 0 ? 0 : Math.min(allowed, this.slots.freeSlotsOf(lane, now));
+  }
+
+  /** When the lane may start another attempt although none ends. */
+  private mayStartAt(lane: string, now: number): number | undefined {
+    const isLimited = this.limits.available(lane, now) <= 0;
+    return isLimited ? this.limits.nextAt(lane) : this.slots.provenSlowAt(lane, now);
   }
 
   private requeue(entries: readonly Item[]): void {

@@ -108,6 +108,8 @@ export interface DeliveryState {
    * is `undefined`.
    */
   readonly payloadDropped?: true | undefined;
+  /** Once it is due, it may have to wait for the limits of its lane; absent while it is attempted. */
+  readonly isLimited?: true | undefined;
   /** Its part in the order of its key; absent if it waits for none, and none has to be released from it. */
   readonly keyState?: DeliveryKeyState | undefined;
 }
@@ -212,9 +214,31 @@ export type DeliveryOutcome =
       readonly blocksKey?: boolean | undefined;
     };
 
+/**
+ * How fast the deliveries of one lane may start, in all processes together. Without `concurrency` and `perSecond` there is no
+ * limit.
+ */
+export interface DeliveryLimits {
+  /** Attempts that run at once. */
+  readonly concurrency?: number | undefined;
+  /** Attempts a second on average; may be below 1. */
+  readonly perSecond?: number | undefined;
+  /** With `perSecond`: attempts that may start at once after a rest. */
+  readonly burst?: number | undefined;
+  /** Epoch milliseconds. A change ends the pause and the slower rate of an earlier overload. */
+  readonly since?: number | undefined;
+}
+
 /** One run of a delivery, which the queue records in one step. */
 export interface DeliveryRun {
   readonly outcome: DeliveryOutcome;
   /** Absent if no attempt was made. */
   readonly attempt?: DeliveryAttempt | undefined;
+  /** The current limits of its lane, which replace those that the queue knows; absent if they are unknown. */
+  readonly limits?: DeliveryLimits | undefined;
+  /**
+   * The receiver is overloaded. If its lane is limited, none of its deliveries starts before this time (epoch milliseconds), and
+   * its rate is lower for a while.
+   */
+  readonly overloadedUntil?: number | undefined;
 }

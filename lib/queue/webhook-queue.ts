@@ -1,5 +1,6 @@
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   DeliveryRun,
   DeliveryState,
@@ -14,6 +15,8 @@ export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDeli
   readonly delivery: Delivery;
   /** Epoch milliseconds. */
   readonly notBefore: number;
+  /** The limits of its lane, which replace those that the queue knows; absent for a lane that has none, or had none before. */
+  readonly limits?: DeliveryLimits | undefined;
 }
 
 /** Attempts a delivery once; `attempt` is 1 for the first. */
@@ -107,6 +110,11 @@ export interface DeliveryCountFilter extends Pick<
  *   the order in which they were recorded, whatever their due times are. It holds its key until it is delivered or dead, or, if
  *   its outcome `blocksKey`, until it is redelivered or skipped. Other keys do not wait for it. The queue sets the
  *   `sequence` of each: the first number of a key is arbitrary, each next one is larger by one.
+ * - **Limited together.** The limits of a lane hold for all processes together. A token bucket with `burst` tokens gets
+ *   `perSecond` of them a second, and each start takes one; `concurrency` counts running attempts, and a lease that expires
+ *   ends one. After an overload the lane pauses, then its rate starts at half of what it was, at least at a sixteenth of the limit,
+ *   without a burst; it recovers the whole limit within 10 minutes. A new limit applies once a delivery is recorded or attempted
+ *   with it. Deliveries that wait for a limit delay no other lane.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
  * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
  *

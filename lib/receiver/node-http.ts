@@ -6,8 +6,11 @@ import type { WebhookReception } from './reception.js';
 /** An adapter's request: Node's own (Express), or one with Node's as `raw` (Fastify). */
 export type AdapterRequest = IncomingMessage | { readonly raw: IncomingMessage };
 
+/** The head of a request, which one that was fetched has too. */
+export type RequestHead = Pick<IncomingMessage, 'method' | 'url' | 'headers' | 'rawHeaders'>;
+
 /** Node's request behind an adapter's. */
-export function nodeRequest(request: AdapterRequest): IncomingMessage {
+export function nodeRequest<T extends RequestHead>(request: T | { readonly raw: T }): T {
   return 'raw' in request ? request.raw : request;
 }
 
@@ -20,7 +23,7 @@ export function nodeResponse(response: ServerResponse | { raw: ServerResponse })
  * The path of a request, for logs. On a route of the application it is the route's pattern, since a parameter of the path may
  * be anything, even a secret; a mounted path has no parameters.
  */
-export function pathOfRequest(request: AdapterRequest): string {
+export function pathOfRequest(request: RequestHead | { readonly raw: RequestHead }): string {
   const { route, routeOptions } = request as {
     readonly route?: { readonly path?: unknown };
     readonly routeOptions?: { readonly url?: unknown };
@@ -32,11 +35,13 @@ export function pathOfRequest(request: AdapterRequest): string {
 }
 
 /** The request in the form that verification takes. The body shield must have restored its headers. */
-export function fromNodeRequest(request: IncomingMessage, body: BodySource): IncomingWebhook {
-  return { method: request.method ?? '', headers: nodeHeaders(request), body };
+export function fromNodeRequest(request: RequestHead, body: BodySource): IncomingWebhook {
+  // Express and middleware may shorten `url`.
+  const { originalUrl: target = request.url } = request as { originalUrl?: string };
+  return { method: request.method ?? '', target, headers: nodeHeaders(request), body };
 }
 
-function nodeHeaders(request: IncomingMessage): RequestHeaders {
+function nodeHeaders(request: RequestHead): RequestHeaders {
   return {
     get: (name) => {
       const value = request.headers[name];
@@ -117,16 +122,21 @@ export function sendAnswer(
   if (response.headersSent || response.destroyed) return;
   if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
   // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
-  const content = answer.problem ?? answer.json;
+  const content = answer.problem ?? answer.json ?? answer.text;
   if (content === undefined || request.method === 'HEAD') {
     response.writeHead(answer.status, answer.headers).end();
     return;
   }
   // A string is written together with the headers; a Buffer would take a second write (benchmark `forged`).
-  const body = JSON.stringify(content);
+  const body = typeof content === 'string' ? content : JSON.stringify(content);
   const described = {
-    'Content-Type': answer.problem === undefined ? 'application/json' : 'application/problem+json',
+    'Content-Type': typeOf(answer),
     'Content-Length': Buffer.byteLength(body),
   };
   response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
+}
+
+function typeOf({ problem, json }: WebhookAnswer): string {
+  if (problem !== undefined) return 'application/problem+json';
+  return json === undefined ? 'text/plain' : 'application/json';
 }

@@ -12,7 +12,7 @@ import type { IncomingWebhook, VerifiedRequest, WebhookScheme } from '../request
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
-import { fromNodeRequest, sendAnswer } from './node-http.js';
+import { fromNodeRequest, type RequestHead, sendAnswer } from './node-http.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
@@ -36,7 +36,8 @@ interface Arrival {
  * The path of a received event: verify → reserve → handle → settle → answer.
  *
  * A mounted path takes all of it, by {@link answer}. `@WebhookRoute()` and `WebhookVerifier.verify()` take {@link admit}, and pass
- * their own handler to the reception; the worker of a queue continues with a reception that it has restored.
+ * their own handler to the reception; events that are polled take {@link take}; the worker of a queue continues with a reception that
+ * it has restored.
  */
 @Injectable()
 export class ReceivePipeline {
@@ -53,17 +54,16 @@ export class ReceivePipeline {
     receiver: ResolvedReceiver,
   ): Promise<void> {
     this.drain.enter();
-    const arrivedAt = receiving.now();
     try {
       // Middleware on an Express instance of the application may have read the body.
       const incoming = fromNodeRequest(
         request,
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
-      const received = await this.receive({ incoming, receiver, arrivedAt });
-      for (const one of received) this.reporter.report({ ...one, request, receiver, arrivedAt });
-      const answer = inFormOf(receiver.scheme, worstOf(received.map((one) => one.answer)));
-      sendAnswer(request, response, answer, { close: this.drain.closing });
+      const answer = await this.take(incoming, request, receiver);
+      sendAnswer(request, response, inFormOf(receiver.scheme, answer), {
+        close: this.drain.closing,
+      });
     } catch (error) {
       // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
@@ -71,6 +71,18 @@ export class ReceivePipeline {
     } finally {
       this.drain.leave();
     }
+  }
+
+  /** Receives a request, however it arrived, and returns its answer; never rejects, unless there is a bug. */
+  async take(
+    incoming: IncomingWebhook,
+    request: RequestHead,
+    receiver: ResolvedReceiver,
+  ): Promise<WebhookAnswer> {
+    const arrivedAt = receiving.now();
+    const received = await this.receive({ incoming, receiver, arrivedAt });
+    for (const one of received) this.reporter.report({ ...one, request, receiver, arrivedAt });
+    return worstOf(received.map((one) => one.answer));
   }
 
   /** Receives each event of a request. Never rejects. */

@@ -172,7 +172,7 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
   },
   {
     form: 'an object: { path, issuers }, or a list of such objects',
-    across({ acknowledge, queue, retry, path: mounted }, at) {
+    across({ acknowledge, queue, retry, path: mounted, sender }, at) {
       if (acknowledge === 'handled') {
         const remedy = "only applies with acknowledge: 'queued'; set that, or remove this option";
         at.require(queue === undefined, 'queue', remedy);
@@ -180,7 +180,7 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
       }
       if (acknowledge !== 'queued') return;
       at.require(
-        mounted !== undefined || at.has('path'),
+        mounted !== undefined || sender?.poll !== undefined || at.has('path'),
         'path',
         "is required with acknowledge: 'queued', because only events that arrive on this path are queued",
       );

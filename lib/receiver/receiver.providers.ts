@@ -12,6 +12,7 @@ import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
 import { ReceivePipeline } from './receive.js';
 import { WebhookMount } from './mount/webhook.mount.js';
+import { EventPoller } from './event.poller.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
 import { WebhookInbox } from './inbox/webhook.inbox.js';
@@ -32,6 +33,7 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   ReceiverDrain,
   ReceiverLifecycle,
   ReceivedEventWorker,
+  EventPoller,
   InboxRecorder,
   WebhookInbox,
   { provide: APP_INTERCEPTOR, useClass: UnguardedBodyInterceptor },

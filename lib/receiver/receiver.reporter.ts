@@ -1,7 +1,7 @@
 import { Injectable, Logger } from '@nestjs/common';
 import type { WebhookAnswer } from '../request/webhook-answers.js';
 import { WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
-import type { AdapterRequest } from './node-http.js';
+import type { RequestHead } from './node-http.js';
 import { endReceiving, receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { EventStage } from './reception.js';
@@ -11,7 +11,7 @@ import type { WebhookEvent } from './webhook-event.js';
 /** A request, and how it was answered. */
 export interface AnsweredRequest {
   readonly answer: WebhookAnswer;
-  readonly request: AdapterRequest;
+  readonly request: RequestHead | { readonly raw: RequestHead };
   /** Absent if no receiver was chosen yet. */
   readonly receiver?: ResolvedReceiver | undefined;
   /** Absent if the request was refused before its event was admitted. */

@@ -64,7 +64,9 @@ export class WebhookVerifier {
     request: WebhookRequestLike,
     options: { readonly receiver?: string | undefined } = {},
   ): Promise<WebhookExplanation> {
-    return explainRequest(fromRequestLike(request), this.receiver(options.receiver));
+    const receivers = this.receivers.values();
+    const receiver = this.receiver(options.receiver);
+    return explainRequest(fromRequestLike(request), { ...receiver, receivers });
   }
 
   /**

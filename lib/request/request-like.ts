@@ -25,6 +25,8 @@ function fromHeaders(headers: HeadersLike): RequestHeaders {
 /** A request that did not arrive through an HTTP route of this application: from a queue, a serverless event or a test. */
 export interface WebhookRequestLike {
   readonly method: string;
+  /** The path and query, or the whole URL; only Microsoft Graph asks for its query. */
+  readonly url?: string | undefined;
   readonly headers: HeadersLike;
   /** The exact bytes after transfer decoding; a string is encoded as UTF-8. */
   readonly body?: Uint8Array | string | NodeJS.ReadableStream | undefined;
@@ -34,6 +36,7 @@ export interface WebhookRequestLike {
 export function fromRequestLike(request: WebhookRequestLike): IncomingWebhook {
   return {
     method: request.method.toUpperCase(),
+    target: request.url,
     headers: fromHeaders(request.headers),
     body: bodySource(request.body),
   };

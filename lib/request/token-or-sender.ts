@@ -32,6 +32,9 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
     },
     isAuthenticated: (error) =>
       webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
+    poll: sender.poll,
+    ...(sender.diagnose && { diagnose: (headers, body) => sender.diagnose!(headers, body) }),
+    keySets: () => sender.keySets?.() ?? [],
     claims: (incoming) => schemeOf(incoming.headers).claims(incoming),
   };
 }

@@ -286,6 +286,8 @@ export interface WebhookAnswer {
   readonly problem?: WebhookProblem;
   /** JSON that is no problem: the answer to a sender's challenge, or an answer in a sender's own form. */
   readonly json?: Readonly<Record<string, string>> | undefined;
+  /** Plain text: the answer to a sender's challenge. */
+  readonly text?: string | undefined;
 }
 
 const REALM = 'Bearer realm="webhooks"';
@@ -301,9 +303,10 @@ export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): We
 
 /** The answer to a sender's challenge. */
 export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
-  const { challengeAnswer: json, challengeHeaders } = challenge;
+  const { challengeAnswer: json, challengeText: text, challengeHeaders } = challenge;
   const { status } = WEBHOOK_ANSWERS.challenge;
-  return { situation: 'challenge', status, headers: { ...NO_STORE, ...challengeHeaders }, json };
+  const headers = { ...NO_STORE, ...challengeHeaders };
+  return { situation: 'challenge', status, headers, json, text };
 }
 
 /** The answer of a table row. */

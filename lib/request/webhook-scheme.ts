@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile } from '../token/webhook-token.constants.js';
@@ -23,6 +24,8 @@ export type BodySource =
 /** A request before verification, independent of the HTTP adapter. */
 export interface IncomingWebhook {
   readonly method: string;
+  /** The request target: path and query. Absent if the request did not arrive by HTTP. */
+  readonly target?: string | undefined;
   readonly headers: RequestHeaders;
   readonly body: BodySource;
 }
@@ -90,6 +93,8 @@ export interface VerifiedBatch {
 export interface SenderChallenge {
   /** The JSON that the sender expects, with status 200. */
   readonly challengeAnswer?: Readonly<Record<string, string>> | undefined;
+  /** The plain text that the sender expects, with status 200. */
+  readonly challengeText?: string | undefined;
   /** The headers that the sender expects. */
   readonly challengeHeaders?: Readonly<Record<string, string>> | undefined;
 }
@@ -100,6 +105,86 @@ export interface SenderAnswer {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** JSON. */
   readonly body?: Readonly<Record<string, string>> | undefined;
+}
+
+/** The events of a sender that waits to be asked for them. */
+export interface EventPoll {
+  /** Where they are, for logs. */
+  readonly url: string;
+  /** Milliseconds from one request to the next if the first found no event. */
+  readonly interval: number;
+  /** Milliseconds that a request may take. */
+  readonly timeout: number;
+
+  /**
+   * What the sender is told of an event.
+   *
+   * @param given - as for {@link WebhookScheme.answer}
+   * @returns `undefined` if the event stays with the sender, which returns it again
+   */
+  settle(given: AnswerFacts): SenderAnswer | undefined;
+
+  /**
+   * Reports settled events, and asks for more.
+   *
+   * @param settled - by the id that the sender gave the event
+   * @param options.last - only reports
+   * @throws an error whose message may be logged; it may have `retryAfter`, in seconds
+   */
+  fetch(
+    settled: ReadonlyMap<string, SenderAnswer>,
+    options: { readonly signal: AbortSignal; readonly last?: boolean },
+  ): Promise<FetchedEvents>;
+}
+
+/** What a sender returned. */
+export interface FetchedEvents {
+  /** By id. */
+  readonly events: ReadonlyMap<string, IncomingWebhook>;
+  /** Whether the sender has more. */
+  readonly more: boolean;
+}
+
+/** An answer of the answer table. */
+export interface AnswerFacts {
+  readonly status: number;
+  /** `undefined` on success. */
+  readonly code: string | undefined;
+  readonly detail: string | undefined;
+}
+
+/** What an explanation can try of a refused request. Nothing in it is verified. */
+export interface SenderDiagnosis {
+  /** The headers that have the credentials, in lower case. */
+  readonly headers: readonly string[];
+  /** The signed time as the request has it, in seconds. */
+  readonly timestamp?: number | undefined;
+  /** Seconds by which a time may differ. */
+  readonly tolerance: number;
+  /** Whether the signature, or the digest in the token, would hold for this body. */
+  holdsFor?(body: Buffer): boolean;
+  /** Whether it would with other secrets, made from the known ones. */
+  holdsWith?(change: (secret: Buffer) => Buffer | undefined, body: Buffer): boolean;
+  /** Other ways to sign. */
+  readonly variants?: readonly SignatureVariant[] | undefined;
+  /** A JSON Web Token, and what it is checked against. */
+  readonly token?: TokenDiagnosis | undefined;
+}
+
+/** Another way to sign. */
+export interface SignatureVariant {
+  readonly code: 'signature_encoding' | 'signature_algorithm' | 'signed_content';
+  /** Completes "the signature is valid if …". */
+  readonly premise: string;
+  holdsFor(body: Buffer): boolean;
+}
+
+/** The parts of a JSON Web Token of a sender. */
+export interface TokenDiagnosis {
+  readonly header: Readonly<Record<string, unknown>> | undefined;
+  readonly claims: Readonly<Record<string, unknown>> | undefined;
+  readonly issuers: readonly string[] | undefined;
+  readonly audience: readonly string[];
 }
 
 /** Who signs requests, and how: the part of receiving that differs from sender to sender. */
@@ -133,14 +218,12 @@ export interface WebhookScheme {
   /**
    * The form of an answer that the sender's standard names.
    *
-   * @param code - of the answer table; `undefined` on success
    * @returns `undefined` for the receiver's own form
    */
-  answer?(given: {
-    readonly status: number;
-    readonly code: string | undefined;
-    readonly detail: string | undefined;
-  }): SenderAnswer | undefined;
+  answer?(given: AnswerFacts): SenderAnswer | undefined;
+
+  /** How events are fetched that the sender does not push. */
+  readonly poll?: EventPoll | undefined;
 
   /**
    * Whether a refused request was signed by a trusted sender.
@@ -148,6 +231,16 @@ export interface WebhookScheme {
    * @param error - what {@link verify} or the replay store threw
    */
   isAuthenticated(error: unknown): boolean;
+
+  /**
+   * Takes a refused request apart, for an explanation.
+   *
+   * @param body - absent if it could not be read
+   */
+  diagnose?(headers: RequestHeaders, body: Buffer | undefined): SenderDiagnosis;
+
+  /** The key sets of the sender that are fetched. */
+  keySets?(): readonly KeySetStatus[];
 
   /** Reads what a refused request claims, for logs: it is not verified. Never throws. */
   claims(incoming: IncomingWebhook): ClaimedEvent;

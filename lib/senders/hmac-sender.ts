@@ -14,7 +14,7 @@ import {
   type Rule,
   text,
 } from '../options/rules.js';
-import type { RequestHeaders } from '../request/webhook-scheme.js';
+import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
   createSender,
@@ -185,14 +185,17 @@ function createHmacSender(
   const { prefix = '', separator, encoding = 'hex', algorithm = 'sha256' } = signature;
   const [before, after] = signed.split('{body}') as [string, string];
 
-  const mac = (key: string, time: string, body: Buffer): string => {
+  const macBytes = (
+    key: string | Buffer,
+    time: string,
+    body: Buffer,
+    by: string = algorithm,
+  ): Buffer => {
     const fill = (text: string): string => text.replaceAll('{timestamp}', () => time);
-    return createHmac(algorithm, key)
-      .update(fill(before))
-      .update(body)
-      .update(fill(after))
-      .digest(encoding);
+    return createHmac(by, key).update(fill(before)).update(body).update(fill(after)).digest();
   };
+  const mac = (key: string | Buffer, time: string, body: Buffer): string =>
+    macBytes(key, time, body).toString(encoding);
 
   const readHeader = (headers: RequestHeaders): { signatures: string[]; time: string } => {
     const value = signatureHeader(headers, signature.header);
@@ -234,6 +237,50 @@ function createHmacSender(
     tolerance,
     read,
     claim: read,
+    diagnose(headers) {
+      const { signatures, time } = readHeader(headers);
+      const holds = (expected: string): boolean => signatures.some((one) => isSame(one, expected));
+      const variant = (
+        code: SignatureVariant['code'],
+        premise: string,
+        write: (key: string, body: Buffer) => string,
+      ): SignatureVariant => ({
+        code,
+        premise,
+        holdsFor: (body) => secret.some((key) => holds(write(key, body))),
+      });
+      return {
+        ...(/^\d{1,15}$/.test(time) && { timestamp: Number(time) }),
+        holdsFor: (body) => secret.some((key) => holds(mac(key, time, body))),
+        holdsWith: (change, body) =>
+          secret.some((key) => {
+            const changed = change(Buffer.from(key));
+            return changed !== undefined && holds(mac(changed, time, body));
+          }),
+        variants: [
+          ...(['hex', 'base64', 'base64url'] as const)
+            .filter((one) => one !== encoding)
+            .map((one) =>
+              variant('signature_encoding', `it is written in ${one}`, (key, body) =>
+                macBytes(key, time, body).toString(one),
+              ),
+            ),
+          variant('signature_encoding', 'its digits are in upper case', (key, body) =>
+            mac(key, time, body).toUpperCase(),
+          ),
+          ...(['sha1', 'sha256', 'sha512'] as const)
+            .filter((one) => one !== algorithm)
+            .map((one) =>
+              variant('signature_algorithm', `it is an HMAC with ${one}`, (key, body) =>
+                macBytes(key, time, body, one).toString(encoding),
+              ),
+            ),
+          variant('signed_content', 'only the body is signed', (key, body) =>
+            createHmac(algorithm, key).update(body).digest(encoding),
+          ),
+        ],
+      };
+    },
     sign(message) {
       const { headers = {}, data } = compose?.(message) ?? { data: message.data };
       const body = Buffer.from(

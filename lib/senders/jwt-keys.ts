@@ -5,7 +5,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
 import { JWKS_FETCH, type JwksFetchOptions, resolveJwksFetch } from '../keys/jwks-options.js';
 import { type KeyLog, reasonOf } from '../keys/key-log.js';
-import { RemoteKeySets } from '../keys/remote-key-sets.js';
+import { type KeySetStatus, RemoteKeySets } from '../keys/remote-key-sets.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { filled, func, optional, type Read, rule, unchecked } from '../options/rules.js';
@@ -32,6 +32,7 @@ export type KeyLookup = (kid: string) => WebhookKey | undefined | Promise<Webhoo
 /** The keys that may have signed a token of a sender, and the one that signs tests. */
 export interface JwtKeys extends Pick<IssuerKeys, 'candidates'> {
   readonly signer: SigningKey | undefined;
+  keySets(): readonly KeySetStatus[];
 }
 
 /** The rules of {@link JwtKeyOptions}. */
@@ -78,6 +79,7 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
   const looked = key && new LookedUpKeys(key);
   return {
     signer,
+    keySets: () => listed?.keySets() ?? [],
     async candidates(kid, now) {
       const known = (await listed?.candidates(kid, now)) ?? [];
       return known.length > 0 || looked === undefined ? known : looked.candidates(kid, now);
@@ -96,7 +98,7 @@ export function keysOfSender(options: Partial<ReadKeyOptions>, jwksUri?: string)
 function listedKeys(
   { secret, keys, jwksUri, jwksFetch }: ReadKeyOptions,
   problems: Problems,
-): IssuerKeys | undefined {
+): Omit<JwtKeys, 'signer'> | undefined {
   // A sender is created before the application and its logger.
   const log: KeyLog = (level, line) => {
     if (level !== 'log') process.emitWarning(line, { code: 'WEBHOOK_KEYS' });
@@ -111,7 +113,13 @@ function listedKeys(
   for (const { path, message } of found) {
     problems.add(path.replace(/^issuers\[0\]\.?/, ''), message);
   }
-  return list.ring.of(issuer);
+  const listed = list.ring.of(issuer);
+  return (
+    listed && {
+      candidates: (kid, now) => listed.candidates(kid, now),
+      keySets: () => remote.status(),
+    }
+  );
 }
 
 function signerOf(

@@ -20,6 +20,7 @@ import { hashMismatch } from '../token/payload-hash.js';
 import {
   type ClaimRule,
   type JwtClaims,
+  diagnosedToken,
   type JwtRules,
   signTest,
   testClaims,
@@ -195,8 +196,18 @@ export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
     ...form,
     present: [header],
     tolerance: rules.tolerance,
+    keySets: () => keys.keySets(),
     bodyVerified: digest !== undefined,
     claim: (headers) => claimed(tokenIn(headers, header)),
+    diagnose(headers) {
+      const token = diagnosedToken(tokenIn(headers, header), rules);
+      const { claims } = token;
+      if (digest === undefined || claims === undefined) return { token };
+      return {
+        token,
+        holdsFor: (body) => isSame(boundDigest(claims, digest), inEncoding(sha256(body), digest)),
+      };
+    },
     async read(headers, now) {
       const token = await verifyJwt(tokenIn(headers, header), rules, now);
       form.checkHeaders?.(headers);

@@ -17,6 +17,8 @@ import {
   validateAudience,
 } from '../token/validate-claims.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
+import { readTokenAnatomy } from '../token/webhook-receipt.js';
+import type { TokenDiagnosis } from '../request/webhook-scheme.js';
 import type { JwtKeys } from './jwt-keys.js';
 
 /** The claims of a JSON Web Token. */
@@ -195,4 +197,10 @@ export async function signTest(
   }
   const { alg, kid } = signer;
   return signer.sign(JSON.stringify({ alg, typ, kid }), JSON.stringify(claims));
+}
+
+/** The parts of a token that is not verified, and what it is checked against. */
+export function diagnosedToken(token: string, { issuers, audience }: JwtRules): TokenDiagnosis {
+  const { header, claims } = readTokenAnatomy(token);
+  return { header, claims, issuers, audience };
 }

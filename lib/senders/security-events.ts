@@ -12,8 +12,16 @@ import type { RequestHeaders, WebhookScheme } from '../request/webhook-scheme.js
 import { isObject } from '../token/decoding.js';
 import { invalidClaim } from '../token/validate-claims.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
-import { type JwtClaims, type JwtRules, signTest, testClaims, verifyJwt } from './jwt.js';
+import {
+  diagnosedToken,
+  type JwtClaims,
+  type JwtRules,
+  signTest,
+  testClaims,
+  verifyJwt,
+} from './jwt.js';
 import { JWT_KEYS, type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
+import { createPoll, POLL, type PollOptions } from './event-poll.js';
 import { NAMES } from './option-rules.js';
 import {
   createSender,
@@ -34,6 +42,8 @@ export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
   readonly audience: string | readonly string[];
   /** The `authorization_header` of the stream, whole, or several while it is changed. Default: none is required. */
   readonly authorization?: string | readonly string[] | undefined;
+  /** Fetches the events of a stream that is not pushed: RFC 8936. */
+  readonly poll?: PollOptions | undefined;
   /** How long after `iat` a token is accepted: seconds, or a string such as `'7d'`, the default. */
   readonly maxAge?: Duration | undefined;
   /** Seconds by which the transmitter's clock may be ahead, or a string such as `'60s'`; default 60. */
@@ -47,13 +57,14 @@ const OPTIONS = object<SecurityEventsOptions>()({
   issuer: required(text()),
   audience: required(NAMES),
   authorization: optional(NAMES),
+  poll: optional(POLL),
   maxAge: optional(seconds, 7 * 86_400),
 });
 
 const SET_TYPE = 'application/secevent+jwt';
 
 /**
- * Security event tokens (RFC 8417) by push (RFC 8935), as the Shared Signals Framework sends them: CAEP and RISC.
+ * Security event tokens (RFC 8417) by push (RFC 8935) or poll (RFC 8936), as the Shared Signals Framework sends them: CAEP and RISC.
  *
  * The event's name is short for events of CAEP, RISC and SSF (`session-revoked`, `account-disabled`, `verification`), and otherwise
  * its URI without the scheme, with full stops for slashes. `event.data` has the members of the event, and `sub_id`. On a mounted
@@ -72,7 +83,7 @@ const SET_TYPE = 'application/secevent+jwt';
  */
 export function securityEvents(options: SecurityEventsOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'securityEvents');
-  const { issuer, audience, tolerance, maxAge, authorization } = read;
+  const { issuer, audience, tolerance, maxAge, authorization, poll } = read;
   const keys = resolveJwtKeys(read, 'securityEvents');
   const rules: JwtRules = {
     keys,
@@ -83,14 +94,24 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     maxAge,
     claims: {},
   };
+  const headers = {
+    'content-type': SET_TYPE,
+    accept: 'application/json',
+    ...(authorization && { authorization: authorization[0]! }),
+  };
   return createSender({
     name: 'security-events',
     present: [],
     tolerance,
     maxBodyBytes: MAX_TOKEN_BYTES,
+    keySets: () => keys.keySets(),
     claim: () => ({}),
+    diagnose: (_headers, body) => ({
+      ...(body !== undefined && { token: diagnosedToken(body.toString('latin1'), rules) }),
+    }),
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer: answerOfStandard,
+    poll: poll && createPoll(poll, headers, answerOfStandard),
     read(headers, now) {
       requireAuthorization(headers, authorization);
       if (mediaType(headers.get('content-type') ?? '') !== SET_TYPE) {
@@ -116,11 +137,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
       const claims = { ...testClaims(rules, message), ...eventClaims(message) };
       const token = await signTest(rules, claims, 'securityEvents');
       return {
-        headers: {
-          'content-type': SET_TYPE,
-          accept: 'application/json',
-          ...(authorization && { authorization: authorization[0]! }),
-        },
+        headers: { ...headers },
         body: Buffer.from(token),
         claims,
       };

@@ -10,7 +10,12 @@ import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, readBody } from '../request/body.js';
 import { parseSenderPayload } from '../request/sender-payload.js';
 import { isAuthenticatedRefusal } from '../request/open-request.js';
-import type { RequestHeaders, SenderChallenge, WebhookScheme } from '../request/webhook-scheme.js';
+import type {
+  RequestHeaders,
+  SenderChallenge,
+  SenderDiagnosis,
+  WebhookScheme,
+} from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readSeconds } from '../token/validate-claims.js';
 import { eventsOf, nameOf } from './sender-event.js';
@@ -109,6 +114,8 @@ export interface SenderParts {
   event(message: SenderMessage): string | undefined;
   /** The event's id. If the request has no signed id and this is none, the digest of the body identifies the event. */
   id?(message: SenderMessage): string | undefined;
+  /** Reads the body, if it has a form of its own. */
+  readonly parse?: typeof parseSenderPayload;
   /** The event's data; default: what the message has. */
   data?(message: SenderMessage): unknown;
   /** The events of a request that may have several; `undefined` if the request is one event. */
@@ -128,14 +135,21 @@ export interface SenderParts {
     message: SenderMessage,
     credentials: Credentials,
   ): Readonly<Record<string, string>> | undefined;
-  /** A challenge by another method, which has no signature: its answer must reflect nothing but what the sender's manual names. */
+  /** A challenge that has no signature: its answer must reflect nothing but what the sender's manual names. */
   readonly preflight?:
     | {
-        readonly method: 'GET' | 'OPTIONS';
-        answer(headers: RequestHeaders): SenderChallenge | undefined;
+        readonly method: 'GET' | 'OPTIONS' | 'POST';
+        answer(headers: RequestHeaders, query: URLSearchParams): SenderChallenge | undefined;
       }
     | undefined;
   readonly answer?: WebhookScheme['answer'];
+  /** Takes a refused request apart; may throw for one that has not the sender's form. */
+  diagnose?(
+    headers: RequestHeaders,
+    body: Buffer | undefined,
+  ): Omit<SenderDiagnosis, 'headers' | 'tolerance'>;
+  readonly keySets?: WebhookScheme['keySets'];
+  readonly poll?: WebhookScheme['poll'];
   sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
 }
 
@@ -165,8 +179,11 @@ export function createSender(parts: SenderParts): WebhookSender {
   return unprinted<WebhookSender>(
     {
       name,
-      ...(preflight !== undefined && { challengeMethods: [preflight.method] }),
+      ...(preflight !== undefined &&
+        preflight.method !== 'POST' && { challengeMethods: [preflight.method] }),
       ...(parts.answer !== undefined && { answer: parts.answer }),
+      poll: parts.poll,
+      ...(parts.keySets !== undefined && { keySets: parts.keySets }),
       sharesIds: parts.envelope !== undefined,
 
       hasCredentials: (headers) =>
@@ -176,7 +193,9 @@ export function createSender(parts: SenderParts): WebhookSender {
         const { headers, method } = incoming;
         const maxBodyBytes = Math.min(rules.maxBodyBytes, parts.maxBodyBytes ?? Infinity);
         const preflightAnswer =
-          method === preflight?.method ? preflight.answer(headers) : undefined;
+          method === preflight?.method
+            ? preflight.answer(headers, queryOf(incoming.target))
+            : undefined;
         if (preflightAnswer !== undefined) return preflightAnswer;
         if (method !== 'POST') {
           const methods = ['POST'];
@@ -198,7 +217,8 @@ export function createSender(parts: SenderParts): WebhookSender {
         }
         const proven: Proof = { ...credentials, ...(proof === true ? undefined : proof) };
         const contentType = headers.get('content-type');
-        const content = proven.content ?? parseSenderPayload(body, { contentType }, maxJsonMembers);
+        const { parse = parseSenderPayload } = parts;
+        const content = proven.content ?? parse(body, { contentType }, maxJsonMembers);
         const message = { headers, data: content, claims: proven.token ?? {} };
         const challengeAnswer = parts.challenge?.(message, credentials);
         if (challengeAnswer !== undefined) return { challengeAnswer };
@@ -207,6 +227,15 @@ export function createSender(parts: SenderParts): WebhookSender {
 
       isAuthenticated: (error) =>
         isWebhookError(error) && !UNAUTHENTICATED.has(error.code) && isAuthenticatedRefusal(error),
+
+      diagnose(headers, body) {
+        const known = { headers: parts.present, tolerance };
+        try {
+          return { ...known, ...parts.diagnose?.(headers, body) };
+        } catch {
+          return known;
+        }
+      },
 
       claims({ headers }) {
         try {
@@ -230,6 +259,10 @@ export function createSender(parts: SenderParts): WebhookSender {
     },
     `[sender: ${name}]`,
   );
+}
+
+function queryOf(target: string | undefined): URLSearchParams {
+  return new URLSearchParams(/\?([^#]*)/.exec(target ?? '')?.[1]);
 }
 
 function requireTime(timestamp: number | undefined, now: number, tolerance: number): void {

@@ -1,11 +1,13 @@
+import { createHmac } from 'node:crypto';
 import {
+  isSame,
   parseStandardWebhooksKey,
   signedContent,
   type StandardWebhooksKey,
 } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { flag, object, optional, required, type Rule } from '../options/rules.js';
-import type { RequestHeaders } from '../request/webhook-scheme.js';
+import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
 import {
   createSender,
   type Credentials,
@@ -99,6 +101,53 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
     event: event ?? (({ data }) => stringAt(data, 'type')),
     read,
     claim: read,
+    diagnose(headers) {
+      const { id, time, signature } = readHeaders(headers);
+      const signatures = signature.split(' ').map((part) => part.replace(/^v1a?,/, ''));
+      const holdsFor = (signed: Buffer): boolean =>
+        secret.some((one) => one.holdsFor(signed, signatures));
+      const holdsWith = (by: Buffer | undefined, signed: Buffer): boolean => {
+        if (by === undefined) return false;
+        const expected = createHmac('sha256', by).update(signed).digest('base64');
+        return signatures.some((one) => isSame(one, expected));
+      };
+      const variant = (premise: string, content: (body: Buffer) => Buffer): SignatureVariant => ({
+        code: 'signed_content',
+        premise,
+        holdsFor: (body) => holdsFor(content(body)),
+      });
+      const others = FAMILIES.flatMap((family) => headers.all(`${family}-id`));
+      return {
+        ...(/^\d{1,15}$/.test(time) && { timestamp: Number(time) }),
+        holdsFor: (body) => holdsFor(signedContent(id, time, body)),
+        holdsWith: (change, body) =>
+          secretBytes(options.secret).some((bytes) =>
+            holdsWith(change(bytes), signedContent(id, time, body)),
+          ),
+        variants: [
+          ...others.map((other) =>
+            variant('another id of the request is signed', (body) =>
+              signedContent(other, time, body),
+            ),
+          ),
+          variant('only the time and the body are signed', (body) =>
+            Buffer.concat([Buffer.from(`${time}.`), body]),
+          ),
+          variant('only the body is signed', (body) => body),
+          {
+            code: 'signature_encoding',
+            premise: 'it is written in hex',
+            holdsFor: (body) =>
+              secret.some((one) =>
+                one.holdsFor(
+                  signedContent(id, time, body),
+                  signatures.map((each) => Buffer.from(each, 'hex').toString('base64')),
+                ),
+              ),
+          },
+        ],
+      };
+    },
     sign({ event: type, data, id, now }) {
       const timestamp = new Date(now).toISOString();
       const body = Buffer.from(
@@ -133,4 +182,13 @@ function readHeaders(headers: RequestHeaders): { id: string; time: string; signa
     time: signatureHeader(headers, `${family}-timestamp`),
     signature: signatureHeader(headers, `${family}-signature`),
   };
+}
+
+/** The secrets by HMAC, as bytes. */
+function secretBytes(secret: StandardWebhooksOptions['secret']): Buffer[] {
+  const all = [secret].flat() as readonly (string | Uint8Array)[];
+  return all.flatMap((one) => {
+    if (typeof one !== 'string') return [Buffer.from(one)];
+    return /^wh[ps]k_/.test(one) ? [] : [Buffer.from(one.replace(/^whsec_/, ''), 'base64')];
+  });
 }

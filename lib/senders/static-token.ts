@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import { WebhookSignatureError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required } from '../options/rules.js';
+import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/decoding.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
@@ -37,7 +38,7 @@ export interface StaticTokenOptions extends StaticValueOptions {
 /** What differs from sender to sender. */
 interface StaticForm extends Pick<
   SenderParts,
-  'name' | 'event' | 'id' | 'split' | 'preflight' | 'keptHeaders'
+  'name' | 'event' | 'id' | 'parse' | 'split' | 'preflight' | 'keptHeaders'
 > {
   readonly header: string;
   compose?(message: TestMessage & { readonly id: string }): {
@@ -113,8 +114,8 @@ export function okta(options: StaticValueOptions): WebhookSender {
 const MAX_CHALLENGE = 1_024;
 
 /**
- * Auth0 log streams, in the format JSON array or JSON object. The value is that of the stream's field "Authorization token". The name
- * of an event is its `data.type` (`s`, `fp`), its id `log_id`.
+ * Auth0 log streams, in any of their formats: JSON lines, JSON array or JSON object. The value is that of the stream's field
+ * "Authorization token". The name of an event is its `data.type` (`s`, `fp`), its id `log_id`.
  *
  * @throws {@link WebhookConfigurationError}
  * @see https://auth0.com/docs/customize/log-streams/custom-log-streams
@@ -123,6 +124,7 @@ export function auth0(options: StaticValueOptions): WebhookSender {
   return preset('auth0', options, {
     name: 'auth0',
     header: 'authorization',
+    parse: parseLines,
     split: ({ data }) => (Array.isArray(data) ? data : undefined),
     event: ({ data }) => stringAt(data, 'data', 'type'),
     id: ({ data }) => stringAt(data, 'log_id'),
@@ -137,6 +139,19 @@ export function auth0(options: StaticValueOptions): WebhookSender {
     }),
   });
 }
+
+/** Reads JSON, or one JSON value a line, whatever the content type is: a stream of JSON lines has that of JSON by default. */
+const parseLines: NonNullable<SenderParts['parse']> = (bytes, _form, maxMembers) => {
+  const lines = bytes
+    .toString('latin1')
+    .split('\n')
+    .map((line) => line.trim());
+  const filled = lines.filter((line) => line !== '');
+  // The lines of a value that is indented are no values themselves.
+  const isLines = filled.length > 1 && filled.every((line) => /^\{.*\}$/s.test(line));
+  const json = isLines ? Buffer.from(`[${filled.join(',')}]`, 'latin1') : bytes;
+  return parseJsonPayload(json, 'application/json', maxMembers);
+};
 
 /**
  * GitLab. The value is the webhook's "Secret token". The event's name is the body's `object_kind`, or `event_name` if there is none,

@@ -4,11 +4,15 @@ import {
   duration,
   flag,
   isOptions,
+  object,
   oneOf,
   optional,
+  positive,
   type Read,
+  required,
   type Rule,
   rule,
+  whole,
 } from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
@@ -68,6 +72,18 @@ export interface EndpointSettings {
   readonly onDead?: 'skip' | 'block' | undefined;
   /** Default the publisher's. */
   readonly retry?: EndpointRetryOptions | undefined;
+  /** Attempts that run at once, in all processes together, from 1 to 1000; default: only the queue's own limits. */
+  readonly concurrency?: number | undefined;
+  /** Attempts that start in a second, in all processes together; default: unlimited. */
+  readonly rateLimit?: EndpointRateLimit | undefined;
+}
+
+/** A token bucket: how often attempts to an endpoint start. */
+export interface EndpointRateLimit {
+  /** On average; above 0, at most 10000. `0.1` is one in ten seconds. */
+  readonly perSecond: number;
+  /** How many may start at once after a rest, from 1 to 10000; default `perSecond`, rounded up. */
+  readonly burst?: number | undefined;
 }
 
 /** Settings of an endpoint, checked and filled; durations in milliseconds. */
@@ -87,6 +103,8 @@ export interface ResolvedEndpointSettings {
   readonly jti: TokenIdScope;
   readonly onDead: 'skip' | 'block';
   readonly retry: RetryPolicy;
+  readonly concurrency?: number | undefined;
+  readonly rateLimit?: EndpointRateLimit | undefined;
 }
 
 /** Headers that are never printed, because their values may be credentials. */
@@ -98,6 +116,14 @@ const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
   }
   return unprintedHeaders(value as Record<string, string>);
 };
+
+const RATE_LIMIT = object<EndpointRateLimit>()(
+  {
+    perSecond: required(positive(10_000, 'of attempts'), 'is missing'),
+    burst: optional(whole(1, 10_000)),
+  },
+  { form: 'an object: { perSecond, burst }' },
+);
 
 /** The rules of {@link EndpointSettings}, for the options that extend them. */
 export const ENDPOINT_SETTINGS = {
@@ -118,6 +144,8 @@ export const ENDPOINT_SETTINGS = {
   jti: optional(oneOf('attempt', 'delivery')),
   onDead: optional(oneOf('skip', 'block')),
   retry: optional(ENDPOINT_RETRY),
+  concurrency: optional(whole(1, 1_000)),
+  rateLimit: optional(RATE_LIMIT),
 };
 
 type ReadSettings = {
@@ -145,6 +173,8 @@ export function applySettings(
     hash: own.hash ?? fallback.hash,
     audience: own.audience,
     subject: own.subject,
+    concurrency: own.concurrency,
+    rateLimit: own.rateLimit,
   };
 }
 

@@ -1,4 +1,5 @@
 import type { SentProfile } from '../token/webhook-token.constants.js';
+import type { DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { EndpointCredentials } from './endpoint-credentials.js';
 import type { ResolvedEndpointSettings } from './endpoint-settings.js';
 
@@ -12,12 +13,21 @@ export interface Endpoint extends ResolvedEndpointSettings {
   /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
   readonly label: string;
   readonly state: EndpointState;
+  /** When it was last enabled or resumed, in epoch milliseconds; absent if it never was. */
+  readonly enabledAt?: number | undefined;
   /**
    * Returns the same object on every call; absent if it requires none. A function, so that no log shows them.
    *
    * @throws {@link WebhookStoreError} `sealed_secret_unreadable`
    */
   readonly credentials?: (() => EndpointCredentials) | undefined;
+}
+
+/** The limits of an endpoint in the form that queues take; without a limit, `concurrency` and `perSecond` are absent. */
+export function limitsOf({ concurrency, rateLimit, enabledAt }: Endpoint): DeliveryLimits {
+  if (rateLimit === undefined) return { concurrency, since: enabledAt };
+  const { perSecond, burst = Math.ceil(perSecond) } = rateLimit;
+  return { concurrency, perSecond, burst, since: enabledAt };
 }
 
 /** Why an endpoint is disabled. */

@@ -75,7 +75,7 @@ export interface EndpointRetryOptions extends Pick<RetryScheduleOptions, 'attemp
 }
 
 /** The consequences of one attempt. */
-interface RetryDecision {
+export interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
   readonly overloadedUntil?: number;

@@ -1,6 +1,5 @@
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { Server as HttpsServer } from 'node:https';
-import { type Duplex, duplexPair } from 'node:stream';
+import type { IncomingMessage } from 'node:http';
+import { duplexPair } from 'node:stream';
 import type { INestApplication } from '@nestjs/common';
 import { ApplicationConfig } from '@nestjs/core';
 import { HandlerFailure } from '../receiver/error-answers.js';
@@ -23,6 +22,12 @@ import {
 } from '../options/rules.js';
 import type { WebhookSender } from '../senders/sender.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
+import {
+  connectInMemory,
+  initialise,
+  type InMemoryAnswer,
+  requestOver,
+} from './in-memory-request.js';
 import {
   SIGN_WEBHOOK,
   type SignedTestWebhook,
@@ -66,14 +71,7 @@ const OPTIONS = object<DeliverWebhookOptions>()(DELIVER_WEBHOOK, {
 });
 
 /** How an application answered a webhook, and what its handlers did. */
-export interface DeliveredWebhook {
-  readonly status: number;
-  /** Names are in lower case. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** The parsed JSON, any other body as a string, and `undefined` without one. */
-  readonly body: unknown;
-  /** Why the request was refused: a code of the answer table. */
-  readonly code?: string | undefined;
+export interface DeliveredWebhook extends InMemoryAnswer {
   /**
    * - `handled`: every handler succeeded
    * - `queued`: its handlers run later; see `flushDeliveries`
@@ -131,13 +129,6 @@ async function sign(
   };
 }
 
-/** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */
-async function initialise(app: INestApplication): Promise<void> {
-  await app.init();
-  const instance = app.getHttpAdapter().getInstance() as { ready?: () => PromiseLike<unknown> };
-  if (app.getHttpAdapter().getType() === 'fastify') await instance.ready?.();
-}
-
 function mountedPath(app: INestApplication, path: string | undefined): string {
   if (path === undefined) {
     throw new Error(
@@ -156,13 +147,14 @@ async function exchange(
   const reporter = app.get(ReceiverReporter, { strict: false });
   let answered: AnsweredRequest | undefined;
   const observe = (report: AnsweredRequest): void => {
-    if (nodeRequest(report.request).socket === (server as unknown)) answered = report;
+    const { socket } = nodeRequest(report.request) as Partial<IncomingMessage>;
+    if (socket === (server as unknown)) answered = report;
   };
   reporter.observers.add(observe);
   try {
-    connect(app, server);
+    connectInMemory(app, server);
     const closed = new Promise<void>((resolve) => server.once('close', resolve));
-    const answer = await send(client, path, request);
+    const answer = await requestOver(client, path, request);
     // A guarded route reports after its answer, at the latest when the connection closes.
     client.destroy();
     server.destroy();
@@ -170,53 +162,6 @@ async function exchange(
     return { ...answer, ...outcomeOf(answer.status, answered) };
   } finally {
     reporter.observers.delete(observe);
-  }
-}
-
-/** A server of Node takes any Duplex as a connection; of HTTPS, it is one after the handshake. */
-function connect(app: INestApplication, connection: Duplex): void {
-  const server = app.getHttpServer() as import('node:http').Server;
-  server.emit(server instanceof HttpsServer ? 'secureConnection' : 'connection', connection);
-}
-
-type Answer = Pick<DeliveredWebhook, 'status' | 'headers' | 'body' | 'code'>;
-
-async function send(
-  client: Duplex,
-  path: string,
-  { method, headers, body }: SignedTestWebhook,
-): Promise<Answer> {
-  const response = await new Promise<IncomingMessage>((resolve, reject) => {
-    httpRequest({
-      method,
-      path,
-      headers: { host: 'localhost', ...headers, connection: 'close' },
-      createConnection: () => client,
-    })
-      .on('response', resolve)
-      .on('error', reject)
-      .end(body);
-  });
-  const chunks: Buffer[] = [];
-  for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
-  const received = Object.fromEntries(
-    Object.entries(response.headers).map(([name, value]) => [name, [value].flat().join(', ')]),
-  );
-  return {
-    status: response.statusCode!,
-    headers: received,
-    body: parse(Buffer.concat(chunks).toString(), received['content-type']),
-    code: received['webhook-error'],
-  };
-}
-
-function parse(body: string, contentType = ''): unknown {
-  if (body === '') return undefined;
-  if (!/^application\/(?:\S+\+)?json\b/.test(contentType)) return body;
-  try {
-    return JSON.parse(body);
-  } catch {
-    return body;
   }
 }
 

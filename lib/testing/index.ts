@@ -19,6 +19,13 @@ export type {
   TransportAnswer,
   TransportReply,
 } from './in-memory-webhook.transport.js';
+export { simulateWebhooks, SimulationError } from './simulate-webhooks.js';
+export type {
+  SimulatedApplication,
+  SimulatedDelivery,
+  SimulateWebhooksOptions,
+  SimulationReport,
+} from './simulate-webhooks.js';
 export { TestClock } from './test-clock.js';
 export type { ContractCase } from './contract-case.interface.js';
 export { webhookQueueContract } from './webhook-queue.contract.js';

@@ -1,3 +1,4 @@
+import type { LoggerService } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, instance, object, optional } from '../options/rules.js';
@@ -29,7 +30,7 @@ const OVERRIDES = object<OverrideWebhooksOptions>()({
 });
 
 /** The part of `TestingModuleBuilder` of `@nestjs/testing` that is used. */
-interface TestingBuilder {
+export interface TestingBuilder {
   overrideProvider(token: unknown): {
     useValue(value: unknown): unknown;
     useFactory(options: {
@@ -37,6 +38,7 @@ interface TestingBuilder {
       inject: unknown[];
     }): unknown;
   };
+  setLogger?(logger: LoggerService): unknown;
 }
 
 /**
@@ -57,13 +59,21 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
   overrides: OverrideWebhooksOptions = {},
 ): Builder {
   readOptions(OVERRIDES, overrides, 'overrideWebhooks');
+  const transport = overrides.transport ?? new InMemoryWebhookTransport();
+  return replaceParts(builder, (options) => inMemory(options, overrides), transport);
+}
+
+/** Replaces the options of the application's `WebhookModule`, and its HTTP requests. @returns the builder */
+export function replaceParts<Builder extends TestingBuilder>(
+  builder: Builder,
+  change: (options: WebhookModuleOptions) => WebhookModuleOptions,
+  transport: InMemoryWebhookTransport,
+): Builder {
   builder.overrideProvider(RESOLVED_OPTIONS).useFactory({
-    factory: (options) => resolveWebhookOptions(inMemory(options, overrides)),
+    factory: (options) => resolveWebhookOptions(change(options)),
     inject: [MODULE_OPTIONS_TOKEN],
   });
-  builder
-    .overrideProvider(WEBHOOK_HTTP)
-    .useValue(overrides.transport ?? new InMemoryWebhookTransport());
+  builder.overrideProvider(WEBHOOK_HTTP).useValue(transport);
   return builder;
 }
 

@@ -5,6 +5,7 @@ import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 import { Bench, gate, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 import { HISTORY_RULES } from './webhook-queue.history-rules.js';
+import { LIMIT_RULES, limitFencingRules } from './webhook-queue.limit-rules.js';
 import { ORDER_RULES } from './webhook-queue.order-rules.js';
 import { RUN_RULES } from './webhook-queue.run-rules.js';
 
@@ -40,7 +41,8 @@ export function webhookQueueContract(options: WebhookQueueContractOptions): Cont
     ...RUN_RULES,
     ...HISTORY_RULES,
     ...ORDER_RULES,
-    ...(expireLease && fencingRules(expireLease)),
+    ...LIMIT_RULES,
+    ...(expireLease && { ...fencingRules(expireLease), ...limitFencingRules(expireLease) }),
   };
   return Object.entries(rules).map(([name, rule]) => ({
     name,

@@ -58,7 +58,7 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 activity\napplied 7 count\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
     expect(status.stdout).toMatch(/^ {4}3 {2}delivery {2}applied \d{4}-\d\d-\d\dT/m);
@@ -73,12 +73,19 @@ async function commandLine(
 
     expect(await report()).toEqual({
       schema,
-      applied: ['replay', 'endpoint', 'delivery', 'inbox', 'order', 'activity', 'count'].map(
-        (name, index) => ({
-          version: index + 1,
-          name,
-        }),
-      ),
+      applied: [
+        'replay',
+        'endpoint',
+        'delivery',
+        'inbox',
+        'order',
+        'limit',
+        'activity',
+        'count',
+      ].map((name, index) => ({
+        version: index + 1,
+        name,
+      })),
     });
     expect(await report()).toMatchObject({ applied: [] });
   });
@@ -111,15 +118,16 @@ async function commandLine(
     expect(await reportOf(schema)).toMatchObject({
       schema,
       state: 'behind',
-      latest: 7,
+      latest: 8,
       steps: [
         { version: 1, name: 'replay', appliedAt: null },
         { version: 2, name: 'endpoint', appliedAt: null },
         { version: 3, name: 'delivery', appliedAt: null },
         { version: 4, name: 'inbox', appliedAt: null },
         { version: 5, name: 'order', appliedAt: null },
-        { version: 6, name: 'activity', appliedAt: null },
-        { version: 7, name: 'count', appliedAt: null },
+        { version: 6, name: 'limit', appliedAt: null },
+        { version: 7, name: 'activity', appliedAt: null },
+        { version: 8, name: 'count', appliedAt: null },
       ],
     });
   });
@@ -127,19 +135,19 @@ async function commandLine(
   it('accept what a newer version has added', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (8, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (9, 'later')`);
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
 
     expect([migrated.code, status.code]).toEqual([0, 0]);
-    expect(status.stdout).toMatch(/^ {4}8 {2}later +applied /m);
+    expect(status.stdout).toMatch(/^ {4}9 {2}later +applied /m);
   });
 
   it('refuse a schema that a newer version has changed, and change nothing', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (8, 'changed', true)`,
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (9, 'changed', true)`,
     );
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
@@ -148,7 +156,7 @@ async function commandLine(
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(
-        /at version 8, but this version of the package only knows 7.*\n$/,
+        /at version 9, but this version of the package only knows 8.*\n$/,
       ),
     });
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/does not work with/)]);

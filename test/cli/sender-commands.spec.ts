@@ -138,3 +138,23 @@ describe('--sender', () => {
     expect(await commandLine(args)).toMatchObject({ code: 2, err: expect.stringMatching(/name/) });
   });
 });
+
+it('explains a captured request of a sender', async () => {
+  const { out } = await commandLine([
+    'sign',
+    'invoice.paid',
+    '{"data":{}}',
+    '--sender',
+    'stripe',
+    '--json',
+  ]);
+  const request = JSON.parse(out) as { headers: Record<string, string>; body: string };
+  const late = new Date(Date.now() + 400_000).toISOString();
+  const capture = JSON.stringify({ method: 'POST', ...request });
+  const accepted = await commandLine(['explain', '--sender', 'stripe'], capture);
+  const refused = await commandLine(['explain', '--sender', 'stripe', '--now', late], capture);
+
+  expect([accepted.code, refused.code]).toEqual([0, 1]);
+  expect(accepted.out).toMatch(/^accepted/);
+  expect(refused.out).toMatch(/^refused: timestamp_out_of_tolerance \(401\)[^]*clock_behind/);
+});

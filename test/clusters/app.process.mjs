@@ -3,6 +3,8 @@
 // Takes the lines "publish FIRST", "pause" and "memory"; SIGTERM shuts it down as an orchestrator does.
 import 'reflect-metadata';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
@@ -82,9 +84,19 @@ async function publish(id, endpoint) {
   }
 }
 
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc');
+
+function reportMemory() {
+  const { rss } = process.memoryUsage();
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  report('memory', `${heapUsed + external},${rss}`);
+}
+
 onCommand((line) => {
   const [command, value] = line.split(' ');
-  if (command === 'memory') report('memory', String(process.memoryUsage().rss));
+  if (command === 'memory') reportMemory();
   if (command === 'pause') isPublishing = false;
   if (command !== 'publish') return;
   next = Number(value);

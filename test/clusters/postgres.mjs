@@ -1,6 +1,13 @@
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client } from 'pg';
-import { Address, freePorts, until } from './servers.mjs';
+import { Address, freePorts, kill, until } from './servers.mjs';
+
+/** Megabytes of a small disk: a new cluster takes about 75. */
+const DISK = 160;
+/** Bytes that are written at once to fill it. */
+const BLOCK = 256 * 1024;
 
 const urlOf = (port) => `postgresql://postgres@127.0.0.1:${port}/postgres`;
 
@@ -56,6 +63,30 @@ export async function postgresServer(workshop) {
       await takeAll();
       await sleep(5_000);
       await Promise.all(taken.map(async (client) => client.end()));
+    },
+  };
+}
+
+/** A single server on a disk of its own. `fail()` fills it for 10 s, and starts the server again, which a full log has stopped. */
+export async function postgresOnSmallDisk(workshop) {
+  const [port] = await freePorts(1);
+  const folder = await workshop.smallDisk(`postgres-${port}`, DISK);
+  await workshop.execute('initdb', ['-A', 'trust', '-U', 'postgres', '-D', folder]);
+  const settings = { min_wal_size: '32MB', max_wal_size: '32MB', max_connections: 120 };
+  const child = await startPostgres(workshop, folder, port, settings);
+  return {
+    place: { engine: 'postgres', url: urlOf(port) },
+    async fail() {
+      const filler = join(folder, 'filler');
+      const block = Buffer.alloc(BLOCK);
+      const deadline = Date.now() + 10_000;
+      // Until the time is over: the server frees old segments of its log.
+      while (Date.now() < deadline) {
+        await writeFile(filler, block, { flag: 'a' }).catch(() => sleep(100));
+      }
+      await rm(filler);
+      await kill(child, 'SIGINT');
+      await startPostgres(workshop, folder, port, settings);
     },
   };
 }

@@ -43,22 +43,24 @@ for (const name of names) {
   console.error(`  ${name}: ${JSON.stringify(rows.at(-1))}`);
 }
 
-async function runOn({ open, instances, trouble }) {
+async function runOn({ open, instances, pause, trouble }) {
   const workshop = await Workshop.open();
   let servers;
   let trial;
   try {
     servers = await open(workshop);
     await migrate(servers.place);
-    trial = await Trial.start(servers.place, instances);
+    trial = await Trial.start(servers.place, instances, pause);
+    const memory = [await trial.memory()];
     trial.publish();
     await sleep((seconds * 1_000) / 3);
-    const memory = await trial.memory();
+    memory.push(await trial.memory());
     await trouble({ servers, trial, seconds });
     const over = Date.now();
     await untilBack(trial, over);
+    memory.push(await trial.memory());
     await sleep((seconds * 1_000) / 3);
-    const memoryAfter = await trial.memory();
+    memory.push(await trial.memory());
     await trial.drain();
     return {
       acknowledged: trial.acknowledged.size,
@@ -67,7 +69,7 @@ async function runOn({ open, instances, trouble }) {
       twice: trial.duplicates,
       back: trial.backAfter(over),
       longest: trial.longest(),
-      memory: [memory, memoryAfter],
+      memory,
     };
   } finally {
     await trial?.stop();
@@ -86,11 +88,11 @@ const inSeconds = (milliseconds) => `${(milliseconds / 1_000).toFixed(1)} s`;
 
 function toMarkdown({ name, acknowledged, refused, lost, twice, back, longest, memory }) {
   const times = [back, longest].map(inSeconds);
-  const cells = [name, acknowledged, refused, lost, twice, ...times];
-  return `| ${[...cells, memory.map((size) => `${size} MB`).join(' → ')].join(' | ')} |`;
+  const heaps = memory.map(({ heap }) => `${heap} MB`).join(' → ');
+  return `| ${[name, acknowledged, refused, lost, twice, ...times, heaps].join(' | ')} |`;
 }
 const header = [
-  '| Set-up | Acknowledged | Rejected calls | Lost | Handled twice | Back after | Longest delay | Memory |',
+  '| Set-up | Acknowledged | Rejected calls | Lost | Handled twice | Back after | Longest delay | Heap |',
   '| --- | --- | --- | --- | --- | --- | --- | --- |',
 ];
 console.log(values.json ? JSON.stringify(rows) : [...header, ...rows.map(toMarkdown)].join('\n'));

@@ -52,6 +52,7 @@ async function isTaken(port) {
 /** Processes and files of one trial, removed together. */
 export class Workshop {
   #running = new Set();
+  #disks = [];
   #accounts;
 
   static async open() {
@@ -69,6 +70,16 @@ export class Workshop {
     await mkdir(path, { mode: 0o700 });
     const { uid, gid } = this.#accounts;
     if (uid !== undefined) await chown(path, uid, gid);
+    return path;
+  }
+
+  /** @returns a file system of its own in memory, which can be filled */
+  async smallDisk(name, megabytes) {
+    const path = await this.folder(name);
+    const { uid, gid } = this.#accounts;
+    const options = [`size=${megabytes}m`, 'mode=0700', `uid=${uid}`, `gid=${gid}`].join(',');
+    await execute(program('mount'), ['-t', 'tmpfs', '-o', options, 'tmpfs', path]);
+    this.#disks.push(path);
     return path;
   }
 
@@ -94,6 +105,7 @@ export class Workshop {
 
   async close() {
     await Promise.all([...this.#running].map((child) => kill(child)));
+    for (const path of this.#disks) await execute(program('umount'), [path]);
     await rm(this.directory, { recursive: true, force: true });
   }
 }

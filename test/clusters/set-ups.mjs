@@ -1,11 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pgBouncer, postgresServer, postgresStandby, vanishingPostgres } from './postgres.mjs';
+import {
+  pgBouncer,
+  postgresOnSmallDisk,
+  postgresServer,
+  postgresStandby,
+  vanishingPostgres,
+} from './postgres.mjs';
 import { redisCluster, redisSentinel, redisServer, vanishingRedis } from './redis.mjs';
 
 const POSTGRES = ['postgres', 'initdb'];
 const REDIS = ['redis-server', 'redis-cli'];
 
 const fail = async ({ servers }) => servers.fail();
+/** Milliseconds between two events of a caller in a soak: 40 events a second, so that half an hour leaves the machine usable. */
+const CALM = 200;
+
 /** A third of the load. */
 const nothing = async ({ seconds }) => sleep((seconds * 1_000) / 3);
 
@@ -41,6 +50,13 @@ export const SET_UPS = {
   },
   'vanished-postgres': { needs: POSTGRES, open: vanishingPostgres, instances: 2, trouble: fail },
   'vanished-redis': { needs: REDIS, open: vanishingRedis, instances: 2, trouble: fail },
+  'full-disk': {
+    // Root alone can mount one.
+    needs: [...POSTGRES, process.getuid?.() === 0 ? 'mount' : 'mount (as root)'],
+    open: postgresOnSmallDisk,
+    instances: 2,
+    trouble: fail,
+  },
   'no-connections': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: fail },
   'killed-instances-redis': {
     needs: REDIS,
@@ -61,6 +77,18 @@ export const SET_UPS = {
     instances: 4,
     trouble: deploy,
   },
-  'soak-redis': { needs: REDIS, open: redisServer, instances: 2, trouble: nothing },
-  'soak-postgres': { needs: POSTGRES, open: postgresServer, instances: 2, trouble: nothing },
+  'soak-redis': {
+    needs: REDIS,
+    open: redisServer,
+    instances: 2,
+    pause: CALM,
+    trouble: nothing,
+  },
+  'soak-postgres': {
+    needs: POSTGRES,
+    open: postgresServer,
+    instances: 2,
+    pause: CALM,
+    trouble: nothing,
+  },
 };

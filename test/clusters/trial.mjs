@@ -3,8 +3,6 @@ import { ScriptProcess } from '../fixtures/child-process.mjs';
 import { Address, freePorts } from './servers.mjs';
 
 const PROCESS = new URL('app.process.mjs', import.meta.url);
-/** Milliseconds that a caller waits between two events. */
-const PAUSE = 20;
 /** Milliseconds for which acknowledged events may be outstanding after the load has ended. */
 const PATIENCE = 90_000;
 /** The numbers of the events of a restarted instance begin here, times the restarts. */
@@ -19,13 +17,18 @@ export class Trial {
   refused = 0;
   #instances = [];
   #place;
+  #pause;
   /** Where the instances receive: in front of those that run, as a load balancer is. */
   #address;
 
-  /** @param place - settings of `openStores` */
-  static async start(place, count) {
+  /**
+   * @param place - settings of `openStores`
+   * @param pause - milliseconds that a caller waits between two events
+   */
+  static async start(place, count, pause = 20) {
     const trial = new Trial();
     trial.#place = place;
+    trial.#pause = pause;
     trial.#address = await Address.open([]);
     for (const [index, port] of (await freePorts(count)).entries()) {
       trial.#instances.push({ index, port, restarts: 0, child: undefined });
@@ -52,10 +55,14 @@ export class Trial {
     this.#publish(one);
   }
 
-  /** @returns the resident memory of all instances, in MB */
+  /** @returns the heap after a garbage collection and the resident memory of all instances, in MB */
   async memory() {
     const sizes = await Promise.all(this.#instances.map((one) => one.ask('memory')));
-    return Math.round(sizes.reduce((sum, size) => sum + Number(size), 0) / 1e6);
+    const [heap, resident] = [0, 1].map((part) => {
+      const bytes = sizes.reduce((sum, size) => sum + Number(size.split(',')[part]), 0);
+      return Math.round(bytes / 1e5) / 10;
+    });
+    return { heap, resident };
   }
 
   /** Stops publishing, and waits until every acknowledged event was handled. */
@@ -94,7 +101,7 @@ export class Trial {
   async #launch(one) {
     const { index, port } = one;
     const url = `http://127.0.0.1:${this.#address.port}/webhooks`;
-    const settings = { place: this.#place, port, url, instance: index, pause: PAUSE };
+    const settings = { place: this.#place, port, url, instance: index, pause: this.#pause };
     const answers = new Map();
     const answerTo = (word) => new Promise((resolve) => answers.set(word, resolve));
     const ready = answerTo('ready');

@@ -10,6 +10,7 @@ import {
   MemoryReplayStore,
   type WebhookModuleOptions,
 } from 'nestjs-webhook-token';
+import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
 import { adapters } from '../fixtures/adapters.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
@@ -164,6 +165,41 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       lagMs: 300_001,
       pending: 1,
     });
+  });
+
+  it('is down if the key set of a sender cannot be fetched', async () => {
+    jwks = await JwksServer.start();
+    const jwksFetch = { allowPrivateNetworks: true, ca: JWKS_CA, cooldown: 1 };
+    const stream = { issuer: 'https://idp.example', audience: 'https://shop.example' };
+    const options = { ...stream, jwksUri: jwks.uri, jwksFetch };
+    const { origin } = await start({
+      receiver: [
+        { name: 'idp', path: 'idp', sender: securityEvents(options) },
+        {
+          name: 'both',
+          path: 'both',
+          issuers: [{ issuer: ISSUER, secret: SECRET }],
+          sender: jwtSender({ ...options, name: 'acme', event: () => 'a' }),
+        },
+      ],
+    });
+    const before = await health();
+    jwks.answer(500);
+    const token = signed().replace(
+      /^[^.]+/,
+      Buffer.from('{"alg":"RS256","typ":"secevent+jwt"}').toString('base64url'),
+    );
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    await send(origin, { path: '/idp', headers, body: token });
+    const { host } = new URL(jwks.uri);
+
+    expect(before.webhooks.checks).toMatchObject({
+      [`receiver "idp": keys at ${host}`]: 'up',
+      [`receiver "both": keys at ${host}`]: 'up',
+    });
+    const { status, webhooks } = await health();
+    expect(status).toBe(503);
+    expect(webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
   });
 
   it('is down if a key set is old and cannot be fetched', async () => {

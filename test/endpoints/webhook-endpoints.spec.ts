@@ -562,6 +562,22 @@ describe('limits', () => {
     await expect(create('acme')).resolves.toBeDefined();
   });
 
+  it('bound the concurrency and the rate that an endpoint may have', async () => {
+    await restart({ endpointLimits: { concurrency: 5, perSecond: 20 } });
+    const id = 'crm';
+    await endpoints.create({ id, url: receiver.url, concurrency: 5, rateLimit: { perSecond: 20 } });
+
+    await expect(endpoints.create({ url: receiver.url, concurrency: 6 })).rejects.toMatchObject(
+      reached(/concurrency is 6.*5 at most.*endpointLimits\.concurrency/),
+    );
+    const rateLimit = { perSecond: 21 };
+    await expect(endpoints.update(id, { rateLimit })).rejects.toMatchObject(
+      reached(/rateLimit\.perSecond is 21.*20 at most.*endpointLimits\.perSecond/),
+    );
+    await endpoints.update(id, { concurrency: null, rateLimit: { perSecond: 0.5, burst: 2 } });
+    expect((await endpoints.get(id)).settings).toEqual({ rateLimit: { perSecond: 0.5, burst: 2 } });
+  });
+
   it('bound the endpoints of a tenant that are created at the same time', async () => {
     await restart({ endpointLimits: limited });
     await Promise.allSettled(

@@ -30,14 +30,18 @@ const app = await NestFactory.createApplicationContext(App, { logger: false });
 const deliveries = app.get(WebhookDeliveries);
 async function reportDeliveries() {
   const { pending } = await deliveries.stats();
-  const statuses = [];
+  const stored = [];
   for (let after; ;) {
     const page = await deliveries.list({}, { limit: 500, after });
-    statuses.push(...page.deliveries.map(({ eventId, status }) => `${eventId}=${status}`));
+    for (const { id, eventId, status, attemptsMade } of page.deliveries) {
+      const { attempts } = await deliveries.get(id);
+      const results = attempts.map(({ failureReason }) => (failureReason ? 'failed' : 'succeeded'));
+      stored.push(`${eventId}=${status}=${attemptsMade}=${results.join(',')}`);
+    }
     after = page.next;
     if (after === undefined) break;
   }
-  report('deliveries', String(pending), ...statuses);
+  report('deliveries', String(pending), ...stored);
 }
 onCommand(() => void reportDeliveries());
 report('ready');

@@ -14,6 +14,13 @@ function claimedBy(seq: string, endpointId: string): ClaimedDelivery {
   return { seq, claim: 1, lane, attempts: 0, throws: 0, holdsKey: false, read };
 }
 
+/** No lane has limits. */
+const NO_LIMITS = {
+  claimLimited: async () => ({ claimed: [], lanes: [] }),
+  findLimitedLanes: async () => ({ hasLimits: false, lanes: [] }),
+  onNewLimits: () => {},
+};
+
 describe('a claim loop with more due deliveries of one lane than the lane has slots', () => {
   const clock = new TestClock(NOW);
   /** Jobs of the slow lane that are due but not claimed, and the claims that were made. */
@@ -27,6 +34,7 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     requests = [];
     finish = [];
     loop = new ClaimLoop({
+      ...NO_LIMITS,
       claim: async (request) => {
         requests.push(request);
         const { limit, lane, lanes, perLane } = request;
@@ -96,6 +104,7 @@ describe('a claim loop that is woken while a claim runs', () => {
     const claims: (() => void)[] = [];
     const handled: string[] = [];
     const loop = new ClaimLoop({
+      ...NO_LIMITS,
       claim: async () => {
         const seen = recorded.splice(0);
         await new Promise<void>((resolve) => claims.push(resolve));
@@ -136,6 +145,7 @@ describe('a claim loop with one slot for two slow lanes', () => {
     const running: (() => void)[] = [];
     const started: string[] = [];
     const loop = new ClaimLoop({
+      ...NO_LIMITS,
       claim: async ({ limit, lane, lanes, perLane }) => {
         const at = recorded.findIndex(
           (one) => (lane ?? one.lane) === one.lane && (lanes[one.lane] ?? perLane) > 0,

@@ -66,6 +66,7 @@ function mostRowsRead(node: PlanNode): number {
           lookAhead: 1_000,
           perLane: 13,
           lanes: {},
+          checksLimits: true,
           ...change,
         }),
       );

@@ -208,6 +208,41 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
       expect(handlers.ids).toEqual(['l1', 'l2', 'l3']);
       expect(handlers.seen[0]!.event).toBe('fp');
     });
+
+    it.each([
+      ['application/json', '\n'],
+      ['application/x-ndjson', '\r\n'],
+    ])('reads JSON lines of Auth0 as %s', async (type, end) => {
+      const line = (n: number): string =>
+        JSON.stringify({ log_id: `${type}${n}`, data: { type: 's', text: 'é, {}' } });
+      const body = `${line(1)}${end}${line(2)}${end}${end}${line(3)}${end}`;
+      const headers = { authorization: OLD, 'content-type': type };
+      const { status } = await send(receiver.origin, { path: '/auth0', headers, body });
+
+      expect(status).toBe(204);
+      expect(handlers.ids).toEqual([1, 2, 3].map((n) => `${type}${n}`));
+      expect(handlers.seen[2]!.data).toMatchObject({ data: { text: 'é, {}' } });
+    });
+
+    it.each([
+      ['a cut line', '{"log_id":"x1","data":{"type":"s"}}\n{"log_id":"x2"'],
+      ['lines that are no objects', '1\n2'],
+      ['no line', '\n'],
+    ])('rejects %s of Auth0 as a whole', async (_case, body) => {
+      const headers = { authorization: OLD, 'content-type': 'application/json' };
+      const answer = await send(receiver.origin, { path: '/auth0', headers, body });
+
+      expect([answer.status, answer.headers['webhook-error']]).toEqual([400, 'invalid_payload']);
+      expect(handlers.seen).toEqual([]);
+    });
+
+    it('reads an indented object of Auth0', async () => {
+      const body = JSON.stringify({ log_id: 'l9', data: { type: 's' } }, undefined, 2);
+      const headers = { authorization: OLD, 'content-type': 'application/json' };
+      const answer = await send(receiver.origin, { path: '/auth0', headers, body });
+
+      expect([answer.status, handlers.ids]).toEqual([204, ['l9']]);
+    });
   });
 
   it.each(['/okta', '/queued'])(

@@ -1,4 +1,5 @@
 // The applications: real modules on stores and a network of the simulator.
+import { Readable } from 'node:stream';
 import { HttpService } from '@nestjs/axios';
 import { NestFactory } from '@nestjs/core';
 import {
@@ -7,12 +8,11 @@ import {
   WebhookEndpoints,
   WebhookModule,
   WebhookPublisher,
-} from 'nestjs-webhook-token';
-import { PostgresQueue } from 'nestjs-webhook-token/postgres';
+} from '../../build/lib/index.js';
+import { PostgresQueue } from '../../build/lib/postgres/index.js';
+import { ReplayClient } from '../../build/lib/testing/simulation/replay-server.js';
+import { SimulatedClock } from '../../build/lib/testing/simulation/simulated-process.js';
 import { poolOf } from './database-pool.mjs';
-import { handOver } from './network.mjs';
-import { ProcessClock } from './processes.mjs';
-import { ReplayClient } from './replay-server.mjs';
 
 const SECRET = 'a-secret-for-tests-of-32-bytes-min!';
 const ISSUER = 'https://a.example';
@@ -80,7 +80,7 @@ export async function startReceiver(process, { replay, received, handle }) {
   const receiver = {
     path: 'hooks',
     issuers: [{ issuer: ISSUER, secret: SECRET }],
-    replay: { store: new ReplayClient(process, replay), lease: LEASE },
+    replay: { store: new ReplayClient(process, replay, (tx) => tx), lease: LEASE },
     spool: false,
     ...queued,
   };
@@ -94,20 +94,54 @@ export async function startReceiver(process, { replay, received, handle }) {
   );
   await app.init();
   const server = app.getHttpServer();
-  return { receive: (webhook, onStatus) => handOver(server, webhook, onStatus) };
+  return { receive: (webhook) => handOver(server, webhook) };
+}
+
+/** Hands a request to an HTTP server. @returns the status of its answer */
+function handOver(server, { method, url, headers, body }) {
+  const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), String(value)]);
+  const request = Object.assign(Readable.from(body === undefined ? [] : [Buffer.from(body)]), {
+    method,
+    url: new URL(url).pathname,
+    headers: Object.fromEntries(named),
+    rawHeaders: named.flat(),
+    complete: true,
+    httpVersionMajor: 1,
+    socket: {},
+  });
+  return new Promise((resolve) => {
+    const response = {
+      headersSent: false,
+      destroyed: false,
+      setHeader() {},
+      writeHead(status) {
+        this.status = status;
+        return this;
+      },
+      end() {
+        this.headersSent = true;
+        resolve(this.status);
+      },
+    };
+    server.emit('request', request, response);
+  });
 }
 
 function sharedOptions(process) {
-  return { clock: new ProcessClock(process), inbox: false, checkStores: false };
+  return { clock: clockOf(process), inbox: false, checkStores: false };
 }
 
 function queueOf(process, table, name) {
   return new PostgresQueue({
     pool: poolOf(process, table),
-    clock: new ProcessClock(process),
+    clock: clockOf(process),
     name,
     notify: false,
     lease: LEASE,
     pollInterval: 2_000,
   });
+}
+
+function clockOf(process) {
+  return new SimulatedClock(process.simulation, process);
 }

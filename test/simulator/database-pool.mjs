@@ -1,9 +1,14 @@
 // The database of a queue: a pool of connections as of node-postgres, whose statements a table carries out.
-import { Transaction } from './transaction.mjs';
+import { Transaction } from '../../build/lib/testing/simulation/transaction.js';
 
 /** What recognises each statement of the queue, in this order. */
 const STATEMENTS = [
   ['claim', /^WITH due AS/],
+  ['claimLimited', /gate AS MATERIALIZED/],
+  ['endLimited', /^WITH moment AS[^;]+ended AS MATERIALIZED/],
+  ['setLimits', /INSERT INTO \w+\.delivery_limit /],
+  ['flag', /SET limited = true/],
+  ['findLimitedLanes', /^WITH RECURSIVE lanes/],
   ['redeliver', /^WITH chosen AS/],
   ['deleteOld', /^WITH old AS/],
   ['merge', /^WITH merged AS/],
@@ -38,6 +43,10 @@ export function poolOf(process, table) {
   return { connect, query };
 }
 
+function closed() {
+  return Object.assign(new Error('Connection terminated unexpectedly'), { code: '57P01' });
+}
+
 /** A connection of a process, with a transaction or without. */
 class Connection {
   #transaction;
@@ -66,6 +75,7 @@ class Connection {
     if (text.startsWith('BEGIN')) {
       this.#transaction = new Transaction(process);
       this.#transaction.watch(simulation);
+      simulation.log?.began(this.#transaction);
       return [];
     }
     const transaction = this.#transaction;
@@ -81,8 +91,12 @@ class Connection {
     if (operation === 'deleteOld') return [{ gone: 0 }];
     // Nothing that is checked depends on counts.
     if (operation === 'merge') return [{ merged: 0 }];
-    return process.call(name, operation, () =>
-      table[operation](values, text, process, transaction),
-    );
+    return process.call(name, operation, async () => {
+      // The server has rolled it back, and closed the connection.
+      if (transaction !== undefined && transaction.state !== 'open') throw closed();
+      const rows = await table[operation](values, text, process, transaction);
+      simulation.log?.answered(table, operation, { text, values, transaction }, rows);
+      return rows;
+    });
   }
 }

@@ -28,6 +28,20 @@ export function stepOf({ status, attempt, reason }) {
   return reason === 'endpoint_paused' ? 'pause' : 'defer';
 }
 
+/**
+ * Follows the stored attempts of a delivery through the model. A run that was killed has stored none.
+ *
+ * @param attempts - in their order: whether each succeeded
+ * @returns the state after them, or `undefined` if the model does not allow them
+ */
+export function stateAfter(attempts) {
+  let state = 'waiting';
+  for (const hasSucceeded of attempts) {
+    state = STATES[STATES[state]?.claim]?.[hasSucceeded ? 'deliver' : 'retry'];
+  }
+  return state;
+}
+
 /** Follows every delivery of a table, and compares its row with what the model expects. */
 export class DeliveryModel {
   #deliveries = new Map();
@@ -43,6 +57,12 @@ export class DeliveryModel {
       () => `${row.event_id} was recorded twice`,
     );
     this.#deliveries.set(row.seq, { id: row.id, state: 'waiting', attempts: 0 });
+  }
+
+  /** A claim was not committed. */
+  rollBack(row) {
+    const delivery = this.#deliveries.get(row.seq);
+    delivery.state = delivery.before;
   }
 
   stateOf(row) {
@@ -64,6 +84,7 @@ export class DeliveryModel {
     if (taken === 'retry' || taken === 'deliver') delivery.attempts++;
     if (taken === 'die') delivery.attempts = row.attempts;
     if (taken === 'redeliver' && from === 'dead') delivery.attempts = 0;
+    if (step === 'claim') delivery.before = from;
     delivery.state = to;
     simulation.check(
       row.attempts === delivery.attempts,

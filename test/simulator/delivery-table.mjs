@@ -1,5 +1,7 @@
 // The table of deliveries as the statements of PostgresQueue see it. Only committed state: each statement is one step.
 
+import { LaneLimits } from './lane-limits.mjs';
+
 /** Differences of clocks that the statements do not correct, in milliseconds. */
 const AGREEMENT = 1_000;
 
@@ -11,11 +13,14 @@ export class DeliveryTable {
   rows = new Map();
   /** Number of the last claim of each row, with the process that holds it. */
   owners = new Map();
+  limits = new LaneLimits();
 
-  /** @param observer - `recorded`, `claimed`, `settled`, `redelivered`: each is called with the row after the change */
+  /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`: each is called with the row after the change */
   #lastSeq = 0;
   /** By key: resolves when the transaction that locks it ends. */
   #locks = new Map();
+  /** By id of a delivery: the last transaction that has recorded it. */
+  #recording = new Map();
 
   constructor(simulation, name, observer) {
     this.simulation = simulation;
@@ -27,12 +32,22 @@ export class DeliveryTable {
     return this.simulation.wallClock(undefined);
   }
 
-  record([queue, deliveries, , ownTime]) {
+  async record([queue, deliveries, , ownTime, failsFast]) {
+    await this.#recorded(deliveries, failsFast);
     return JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
       const row = this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
-      return { given_id: given.id, fresh: true, id: null, recorded_seq: row.seq };
+      const { seq: recorded_seq, held: recorded_held } = row;
+      const limited_lane = row.limited ? row.lane : null;
+      return {
+        given_id: given.id,
+        fresh: true,
+        id: null,
+        recorded_seq,
+        recorded_held,
+        limited_lane,
+      };
     });
   }
 
@@ -41,7 +56,7 @@ export class DeliveryTable {
     const keys = JSON.parse(deliveries).filter(takesTurn).map(keyOf);
     for (const key of [...new Set(keys)].sort(byText)) {
       while (this.#locks.has(key)) {
-        if (failsFast) throw Object.assign(new Error('lock timeout'), { code: '55P03' });
+        if (failsFast) throw lockTimeout();
         await this.#locks.get(key);
       }
       if (transaction.state !== 'open') throw new Error('the connection was closed');
@@ -52,7 +67,8 @@ export class DeliveryTable {
   }
 
   /** As `record`; the rows are seen once the transaction commits. */
-  recordKeyed([queue, deliveries, , ownTime], _text, _process, transaction) {
+  async recordKeyed([queue, deliveries, , ownTime, failsFast], _text, _process, transaction) {
+    await this.#recorded(deliveries, failsFast);
     const fresh = [];
     const rows = JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
@@ -69,10 +85,29 @@ export class DeliveryTable {
       }
       fresh.push(row);
       const { seq: recorded_seq, held: recorded_held } = row;
-      return { given_id: given.id, fresh: true, id: null, recorded_seq, recorded_held };
+      const limited_lane = this.limits.has(row.lane) ? row.lane : null;
+      return {
+        given_id: given.id,
+        fresh: true,
+        id: null,
+        recorded_seq,
+        recorded_held,
+        limited_lane,
+      };
     });
+    for (const { id } of fresh) this.#recording.set(id, transaction);
     transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
     return rows;
+  }
+
+  /** Waits for the transactions that have recorded the same ids. */
+  async #recorded(deliveries, failsFast) {
+    for (const { id } of JSON.parse(deliveries)) {
+      while (isLocked({ lock: this.#recording.get(id) })) {
+        if (failsFast) throw lockTimeout();
+        await this.#recording.get(id).ended;
+      }
+    }
   }
 
   insert({ payload, ...columns }) {
@@ -80,6 +115,7 @@ export class DeliveryTable {
       sequence: null,
       holds_key: false,
       held: false,
+      limited: this.limits.has(columns.lane),
       ...columns,
       seq: columns.seq ?? String(++this.#lastSeq),
       updated: columns.created,
@@ -96,34 +132,115 @@ export class DeliveryTable {
     return row;
   }
 
-  claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process) {
+  claim([, , lease, limit, lanesJson, perLane, lookAhead, ...more], text, process, transaction) {
     const lanes = JSON.parse(lanesJson);
     const slotsOf = (lane) => lanes[lane] ?? perLane;
     const lane = text.includes('lane = $8') ? more[0] : undefined;
     const since = text.includes('due_at >= ') ? this.now - more.at(-1) : -Infinity;
     const due = [...this.rows.values()]
-      .filter((row) => this.isClaimable(row) && slotsOf(row.lane) > 0 && row.due >= since)
+      .filter((row) => !row.limited && this.isClaimable(row))
+      .filter((row) => slotsOf(row.lane) > 0 && row.due >= since)
       .filter((row) => lane === undefined || row.lane === lane)
       .sort(byDue)
       .slice(0, limit);
+    const checksLimits = text.includes('limited_lanes');
+    const found = due.filter((row) => checksLimits && this.limits.has(row.lane));
+    for (const row of found) row.limited = true;
+    const lanesFound = [...new Set(found.map((row) => row.lane))];
+    const limited_lanes = lanesFound.length === 0 ? null : JSON.stringify(lanesFound);
     const taken = {};
     const chosen = due.filter((row) => {
+      if (row.limited) return false;
       taken[row.lane] = (taken[row.lane] ?? 0) + 1;
       return taken[row.lane] <= slotsOf(row.lane);
     });
-    for (const row of chosen) this.#lease(row, lease, process);
-    if (chosen.length > 0) return chosen.map((row) => ({ ...columnsOf(row), due_in: null }));
+    for (const row of chosen) this.#lease(row, lease, process, transaction);
+    if (chosen.length > 0) {
+      return chosen.map((row) => ({ ...columnsOf(row), due_in: null, limited_lanes }));
+    }
     const later = [...this.rows.values()]
-      .filter(({ status, held, due }) => status === 'pending' && !held && due > this.now)
+      .filter(({ status, held, limited }) => status === 'pending' && !held && !limited)
+      .filter(({ due }) => due > this.now)
       .map((row) => row.due - this.now)
       .filter((wait) => wait <= lookAhead);
-    return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later) }];
+    return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later), limited_lanes }];
+  }
+
+  setLimits([, rows]) {
+    return this.limits.set(JSON.parse(rows));
+  }
+
+  /** As `claim`, for lanes with limits. */
+  claimLimited([, , lease, lanesJson, lookAhead, grace], _text, process, transaction) {
+    const claimed = [];
+    const lanes = JSON.parse(lanesJson)
+      .filter(({ lane }) => this.limits.has(lane))
+      .map(({ lane, slots }) => {
+        const free = this.freeIn(lane, slots, process);
+        const ofLane = [...this.rows.values()].filter((row) => row.lane === lane).sort(byDue);
+        const chosen = ofLane.filter((row) => this.isClaimable(row)).slice(0, free);
+        for (const row of chosen) {
+          this.#lease(row, lease, process, transaction);
+          const slot = `${row.seq}:${row.claim}`;
+          this.limits.start(lane, slot, this.now, this.now + grace);
+          transaction.onEnd(() => {
+            if (transaction.state !== 'committed') this.limits.release(lane, slot);
+          });
+        }
+        claimed.push(...chosen);
+        const later = ofLane.filter(({ status, held }) => status === 'pending' && !held);
+        const waits = later.map(({ due }) => due - this.now).filter((wait) => wait > 0);
+        const dueIn = waits.find((wait) => wait <= lookAhead);
+        const isLast = chosen.length < free;
+        return this.limits.stateOf(lane, { now: this.now, isLast, dueIn, lookAhead });
+      });
+    const state = { lanes: JSON.stringify(lanes) };
+    if (claimed.length === 0) return [{ seq: null, ...state }];
+    return claimed.map((row) => ({ ...columnsOf(row), ...state }));
+  }
+
+  /** How many deliveries of a lane may start. */
+  freeIn(lane, slots) {
+    return this.limits.free(lane, slots, this.now, (slot) => this.isRunning(slot));
+  }
+
+  isRunning(slot) {
+    const [seq, claim] = slot.split(':');
+    const row = this.rows.get(seq);
+    return row.claim === Number(claim) && row.status === 'pending' && row.leasedUntil > this.now;
+  }
+
+  endLimited([, ended, , ownTime]) {
+    for (const run of JSON.parse(ended)) this.limits.end(run, this.now, ownTime);
+    return [];
+  }
+
+  flag([, lane]) {
+    const rows = [...this.rows.values()].filter(
+      (row) => row.lane === lane && row.status === 'pending' && !row.held && !row.limited,
+    );
+    for (const row of rows) row.limited = true;
+    return rows.map(({ seq }) => ({ seq }));
+  }
+
+  findLimitedLanes([, , lookAhead]) {
+    const rows = [...this.rows.values()].filter(
+      ({ status, held, limited }) => status === 'pending' && !held && limited,
+    );
+    const has_limits = this.limits.hasAny;
+    const found = [...new Set(rows.map(({ lane }) => lane))]
+      .map((lane) => {
+        const due = Math.min(...rows.filter((row) => row.lane === lane).map((row) => row.due));
+        return { has_limits, lane, wait: Math.max(0, due - this.now) };
+      })
+      .filter(({ wait }) => wait <= lookAhead);
+    return found.length > 0 ? found : [{ has_limits, lane: null }];
   }
 
   isClaimable(row) {
     const { status, held, due, leasedUntil } = row;
     const isDue = status === 'pending' && !held && due <= this.now && leasedUntil <= this.now;
-    return isDue && this.hasItsTurn(row);
+    return isDue && !isLocked(row) && this.hasItsTurn(row);
   }
 
   /** Whether no earlier delivery holds its key. */
@@ -137,15 +254,25 @@ export class DeliveryTable {
       .sort((a, b) => a.sequence - b.sequence)[0];
   }
 
-  #lease(row, lease, process) {
-    const before = { ...row, owner: this.owners.get(row.seq) };
+  #lease(row, lease, process, transaction) {
+    const owner = this.owners.get(row.seq);
+    const before = { ...row, owner };
     row.claim++;
     row.leasedUntil = this.now + lease;
     this.owners.set(row.seq, process);
+    row.lock = transaction;
     this.observer.claimed(row, before, process);
+    transaction.onEnd(() => {
+      if (transaction.state === 'committed') return;
+      const { claim, leasedUntil } = before;
+      Object.assign(row, { claim, leasedUntil });
+      this.owners.set(row.seq, owner);
+      this.observer.unclaimed(row);
+    });
   }
 
-  settle([outcomes, , ownTime], _text, process) {
+  async settle([outcomes, , ownTime], _text, process) {
+    await unlocked(JSON.parse(outcomes).map(({ seq }) => this.rows.get(seq)));
     const skew = this.#skew(ownTime);
     for (const { seq, claim, due, ...outcome } of JSON.parse(outcomes)) {
       const row = this.rows.get(seq);
@@ -175,7 +302,7 @@ export class DeliveryTable {
   extend([held, , lease]) {
     for (const { seq, claim } of JSON.parse(held)) {
       const row = this.rows.get(seq);
-      if (this.isHeld(row, claim)) row.leasedUntil = this.now + lease;
+      if (this.isHeld(row, claim) && !isLocked(row)) row.leasedUntil = this.now + lease;
     }
     return [];
   }
@@ -196,8 +323,9 @@ export class DeliveryTable {
       .map(columnsOf);
   }
 
-  redeliver([, ids]) {
+  async redeliver([, ids]) {
     const rows = JSON.parse(ids).map((id) => this.#byId(id));
+    await unlocked(rows);
     const chosen = rows.filter((row) => row !== undefined && this.#isRedeliverable(row));
     for (const row of chosen) {
       const before = { ...row };
@@ -247,6 +375,21 @@ export class DeliveryTable {
   }
 }
 
+function lockTimeout() {
+  return Object.assign(new Error('lock timeout'), { code: '55P03' });
+}
+
+/** Whether an open transaction has claimed a row. */
+function isLocked({ lock }) {
+  return lock?.state === 'open';
+}
+
+/** Waits for the transactions that have claimed rows. */
+async function unlocked(rows) {
+  let locked;
+  while ((locked = rows.find((row) => row !== undefined && isLocked(row)))) await locked.lock.ended;
+}
+
 /** Whether a delivery waits for the earlier ones of its key. */
 function takesTurn({ ordering_key, sequence }) {
   return ordering_key !== undefined && sequence === undefined;
@@ -257,8 +400,18 @@ function keyOf({ lane, ordering_key }) {
 }
 
 function columnsOf(row) {
-  const { event_id, endpoint_id, tenant, receiver, ordering_key, ...rest } = row;
+  const {
+    event_id,
+    endpoint_id,
+    tenant,
+    receiver,
+    ordering_key,
+    limited,
+    lock: _lock,
+    ...rest
+  } = row;
   return {
+    limited: limited && row.leasedUntil === -Infinity,
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
     tenant: tenant ?? null,

@@ -1,6 +1,6 @@
 // The handler of the receiving application: one effect in its database.
+import { Transaction } from '../../build/lib/testing/simulation/transaction.js';
 import { LEASE } from './applications.mjs';
-import { Transaction } from './transaction.mjs';
 
 /** Handles an event; half of the events are handled in one transaction with their record. */
 export async function handle(webhook, process, invariants) {

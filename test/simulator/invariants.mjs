@@ -104,6 +104,19 @@ export class Invariants {
     );
   }
 
+  /** A row of a table was claimed. */
+  claimed(table, { lane }) {
+    const now = this.simulation.wallClock(undefined);
+    const leased = [...table.rows.values()].filter(
+      (row) => row.lane === lane && row.status === 'pending' && row.leasedUntil > now,
+    );
+    this.#check(
+      leased.length <= table.limits.concurrencyOf(lane),
+      'the limits of an endpoint hold for all processes together',
+      () => `${leased.length} deliveries of ${lane} run at once`,
+    );
+  }
+
   /** A row was claimed whose last claim has no outcome. */
   leaseTaken({ event_id: id }, { leasedUntil, owner }) {
     this.#check(

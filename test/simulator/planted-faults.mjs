@@ -1,9 +1,8 @@
 // Faults that the simulator must find: each replaces a part of the world by one that breaks a promise.
-import { MemoryEndpointStore, MemoryReplayStore } from 'nestjs-webhook-token';
+import { MemoryEndpointStore } from '../../build/lib/index.js';
+import { Network } from '../../build/lib/testing/simulation/network.js';
+import { ReplayServer } from '../../build/lib/testing/simulation/replay-server.js';
 import { DeliveryTable } from './delivery-table.mjs';
-import { Network } from './network.mjs';
-import { ServerClock } from './processes.mjs';
-import { ReplayServer } from './replay-server.mjs';
 
 /** A table whose outcomes are changed before they are written. */
 const settling = (change) =>
@@ -17,10 +16,8 @@ const settling = (change) =>
 /** A replay server whose entries are in a changed store. */
 const keeping = (change) =>
   class extends ReplayServer {
-    changed = change(new MemoryReplayStore({ clock: new ServerClock(this.simulation) }), this);
-
-    get entries() {
-      return this.changed;
+    createEntries() {
+      return change(super.createEntries());
     }
   };
 
@@ -44,6 +41,25 @@ export const PLANTED_FAULTS = {
     DeliveryTable: class extends DeliveryTable {
       isClaimable = ({ status, due, leasedUntil }) =>
         status === 'pending' && due <= this.now && leasedUntil === -Infinity;
+    },
+  },
+  'a limit is not shared': {
+    DeliveryTable: class extends DeliveryTable {
+      claimLimited(values, text, process) {
+        this.claiming = process;
+        return super.claimLimited(values, text, process);
+      }
+
+      freeIn(lane, slots) {
+        const isOwn = ([seq]) => this.owners.get(seq) === this.claiming;
+        const isRunning = (slot) => isOwn(slot.split(':')) && this.isRunning(slot);
+        return this.limits.free(lane, slots, Infinity, isRunning);
+      }
+    },
+  },
+  'the slot of a crashed process is never free': {
+    DeliveryTable: class extends DeliveryTable {
+      isRunning = () => true;
     },
   },
   'a delivery does not wait for its turn': {
@@ -102,8 +118,8 @@ export const PLANTED_FAULTS = {
   },
   'a redelivery counts as an attempt': {
     DeliveryTable: class extends DeliveryTable {
-      redeliver(values) {
-        const changed = super.redeliver(values);
+      async redeliver(values) {
+        const changed = await super.redeliver(values);
         for (const row of this.rows.values()) {
           if (changed.some(({ id }) => id === row.id)) row.attempts++;
         }

@@ -1,22 +1,22 @@
 // Two publishers on one queue, two receivers on one replay store, and what the invariants say of them.
-import { MemoryEndpointStore } from 'nestjs-webhook-token';
-import { EndpointStore } from 'nestjs-webhook-token/ports';
+import { MemoryEndpointStore } from '../../build/lib/index.js';
+import { EndpointStore } from '../../build/lib/ports/index.js';
+import { Network } from '../../build/lib/testing/simulation/network.js';
+import { ReplayServer } from '../../build/lib/testing/simulation/replay-server.js';
+import { Slot } from '../../build/lib/testing/simulation/simulated-process.js';
+import { drawOutage, HORIZON, Simulation } from '../../build/lib/testing/simulation/simulation.js';
 import { startPublisher, startReceiver } from './applications.mjs';
 import { DeliveryModel, stepOf } from './delivery-model.mjs';
 import { DeliveryTable } from './delivery-table.mjs';
 import { handle } from './handler.mjs';
 import { Invariants } from './invariants.mjs';
-import { Network } from './network.mjs';
-import { drawOutage, Slot } from './processes.mjs';
-import { ReplayServer } from './replay-server.mjs';
-import { HORIZON, mix, Simulation } from './simulation.mjs';
 
 const TENANTS = ['red', 'blue'];
 /** Numbers of the events that are published. */
 const EVENTS = [0, 1, 2, 3];
 const SERVERS = ['deliveries', 'received', 'replay', 'endpoints', 'database'];
-/** Milliseconds that an operator or an outbox waits for an answer before it asks another process. */
-const PATIENCE = 60_000;
+/** Milliseconds between two looks of an operator at dead deliveries. */
+const ROUNDS = 60_000;
 
 /** The parts of a world that a planted fault replaces. */
 const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
@@ -24,10 +24,11 @@ const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
 /**
  * Runs a seed.
  *
- * @param options - of the {@link Simulation}; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
+ * @param options - of the {@link Simulation}; `log`: of the statements; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
  */
-export async function simulate(seed, { plant = {}, events = EVENTS, ...options } = {}) {
+export async function simulate(seed, { plant = {}, events = EVENTS, log, ...options } = {}) {
   const simulation = new Simulation(seed, options);
+  simulation.log = log;
   const world = new World(simulation, { ...PARTS, ...plant }, events);
   await simulation.run(world);
   const { violation, faults, trace, digest, steps } = simulation;
@@ -51,7 +52,7 @@ class World {
     this.invariants.tables = { deliveries: this.deliveries, received: this.received };
     this.replay = new parts.ReplayServer(simulation);
     this.endpoints = new parts.MemoryEndpointStore();
-    for (const tenant of TENANTS) void this.endpoints.insert(endpointOf(tenant));
+    for (const endpoint of TENANTS.map(endpointOf)) void this.endpoints.insert(endpoint);
     this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
@@ -75,7 +76,7 @@ class World {
     const { simulation } = this;
     return {
       id: `e${n}`,
-      tenant: TENANTS[mix(`tenant ${n}`, simulation.seed) % TENANTS.length],
+      tenant: simulation.pick(`tenant ${n}`, TENANTS),
       isTransactional: simulation.roll(`transactional ${n}`) < 0.6,
       // Half of the runs publish within a few seconds, so that events wait for each other.
       publishAt: simulation.between(`publish ${n}`, 0, this.isBurst ? 5_000 : HORIZON * 0.7),
@@ -88,7 +89,7 @@ class World {
     const model = new DeliveryModel(simulation);
     const idOf = (row) => row.event_id ?? row.id;
     const note = (text) => simulation.note(undefined, `${name}: ${text}`);
-    return new parts.DeliveryTable(simulation, name, {
+    const table = new parts.DeliveryTable(simulation, name, {
       recorded(row) {
         note(`${idOf(row)} is recorded`);
         model.record(row);
@@ -97,6 +98,11 @@ class World {
         note(`${idOf(row)} is claimed by ${process.label} (claim ${row.claim})`);
         if (model.stateOf(row) === 'claimed') invariants.leaseTaken(row, before);
         model.step(row, 'claim');
+        invariants.claimed(table, row);
+      },
+      unclaimed(row) {
+        note(`${idOf(row)}: the claim is rolled back`);
+        model.rollBack(row);
       },
       settled(row, before, outcome, by) {
         const step = stepOf(outcome);
@@ -112,6 +118,7 @@ class World {
         model.step(row, 'redeliver');
       },
     });
+    return table;
   }
 
   #publisher(name) {
@@ -138,10 +145,9 @@ class World {
   /** The application publishes from an outbox: it repeats an event under its id until it is accepted. */
   #publish(event, round = 0) {
     const { simulation, invariants } = this;
-    const balanced = mix(`${event.id} by ${round}`, simulation.seed) % this.publishers.length;
-    const slot = this.publishers[balanced];
+    const slot = simulation.pick(`${event.id} by ${round}`, this.publishers);
     simulation.after(round === 0 ? event.publishAt : 3_000, undefined, () => {
-      this.#call(slot.process, `publish ${event.id}`, {
+      slot.process.ask(`publish ${event.id}`, {
         call: (app) => {
           invariants.publishing(event);
           const { id, tenant, orderingKey } = event;
@@ -160,7 +166,7 @@ class World {
     const repeat = (action, wait, next) =>
       simulation.after(wait, undefined, () => {
         const { process } = this.publishers.find(({ app }) => app) ?? this.publishers[0];
-        this.#call(process, `${action} ${tenant}`, {
+        process.ask(`${action} ${tenant}`, {
           call: (app) => app.endpoints[action](tenant),
           done: () => next?.(),
           failed: () => repeat(action, 3_000, next),
@@ -174,37 +180,16 @@ class World {
   /** An operator sends dead deliveries again, until all events are done. */
   #redeliver(wait) {
     this.simulation.after(wait, undefined, () => {
-      this.#redeliver(PATIENCE);
+      this.#redeliver(ROUNDS);
       const { process } = this.publishers.find(({ app }) => app) ?? this.publishers[0];
       for (const { id, status } of this.deliveries.rows.values()) {
         if (status !== 'dead') continue;
-        this.#call(process, `redeliver ${id}`, {
+        process.ask(`redeliver ${id}`, {
           call: (app) => app.deliveries.redeliver(id),
           done() {},
           failed() {},
         });
       }
-    });
-  }
-
-  /** Calls an application; one that was killed or hangs counts as failed. */
-  #call(process, what, { call, done, failed }) {
-    const { simulation } = this;
-    if (process.app === undefined) return failed();
-    let isSettled = false;
-    const settle = (result, next) => {
-      if (isSettled) return;
-      isSettled = true;
-      cancel();
-      simulation.note(process, `${what}: ${result}`);
-      next();
-    };
-    const cancel = simulation.after(PATIENCE, undefined, () => settle('no answer', failed));
-    simulation.after(0, process, () => {
-      call(process.app).then(
-        () => settle('done', done),
-        (error) => settle(`fails: ${error.code ?? error.message}`, failed),
-      );
     });
   }
 }
@@ -223,13 +208,16 @@ class EndpointClient extends EndpointStore {
   }
 }
 
-function endpointOf(tenant) {
+/** Of the first tenant: attempts at once. */
+const CONCURRENCY = 1;
+
+function endpointOf(tenant, index) {
   return {
     id: tenant,
     tenant,
     url: `https://b.example/hooks?tenant=${tenant}`,
     events: ['**'],
-    settings: {},
+    settings: index === 0 ? { concurrency: CONCURRENCY } : {},
     keys: [],
     version: 1,
     createdAt: 0,

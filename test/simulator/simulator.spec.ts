@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, jest } from '@jest/globals';
+import { describeWith } from '../fixtures/services.js';
 
 jest.setTimeout(1_200_000);
 
@@ -33,6 +34,26 @@ async function simulate<Report>(...args: string[]): Promise<Report> {
   );
   return JSON.parse(stdout) as Report;
 }
+
+interface Comparison {
+  readonly statements: number;
+  readonly violations: readonly string[];
+}
+
+(await describeWith('PostgreSQL'))('the model of the database', () => {
+  it('answers every statement of 100 seeds as PostgreSQL does', async () => {
+    const { statements, violations } = await simulate<Comparison>('--sql', '--seeds', '100');
+
+    expect(violations).toEqual([]);
+    expect(statements).toBeGreaterThan(10_000);
+  });
+
+  it('differs from PostgreSQL where a fault is planted', async () => {
+    const { missed } = await simulate<Planted>('--sql', '--planted', '--seeds', '30');
+
+    expect(missed).toEqual([]);
+  });
+});
 
 describe('the simulator', () => {
   it(`runs ${SEEDS} seeds within ${MAX_HEAP} MB without a violation`, async () => {

@@ -186,6 +186,38 @@ function deliveryOrder(schema: string): readonly string[] {
 }
 
 /**
+ * Limits of lanes that hold for all processes.
+ *
+ * - `delivery_limit` has the limits of a lane, and what is left of them; see `LimitStatements`.
+ * - `limited`: the lane had limits when the delivery was recorded. It keeps what waits for a limit out of the index that other
+ *   claims read; the row of `delivery_limit` is the rule.
+ */
+function deliveryLimits(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
+  return [
+    `CREATE TABLE ${schema}.delivery_limit (
+  queue text COLLATE "C" NOT NULL,
+  lane text COLLATE "C" NOT NULL,
+  concurrency integer,
+  per_second double precision,
+  burst double precision,
+  since double precision,
+  full_at double precision NOT NULL DEFAULT 0,
+  token_ms double precision,
+  paused_until double precision NOT NULL DEFAULT 0,
+  share double precision NOT NULL DEFAULT 1,
+  slowed_at double precision NOT NULL DEFAULT 0,
+  running jsonb NOT NULL DEFAULT '{}',
+  PRIMARY KEY (queue, lane)
+) WITH (fillfactor = 50);`,
+    `ALTER TABLE ${delivery} ADD COLUMN limited boolean NOT NULL DEFAULT false;`,
+    `DROP INDEX ${schema}.delivery_due;`,
+    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held AND NOT limited;`,
+    `CREATE INDEX delivery_limited ON ${delivery} (queue, lane) WHERE status = 'pending' AND NOT held AND limited;`,
+  ];
+}
+
+/**
  * The number of delivered and dead deliveries by the 5 minutes in which they were recorded, so that nothing has to read them all.
  *
  * The statements that end, revive and delete deliveries append to `delivery_change`, which has no index and no row that two of them
@@ -254,8 +286,10 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 4, name: 'inbox', statements: inboxTable(schema) },
     // An older version would send the deliveries of a key out of order.
     { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
-    { version: 6, name: 'activity', statements: activityTable(schema) },
+    // An older version would exceed the limits.
+    { version: 6, name: 'limit', statements: deliveryLimits(schema), breaking: true },
+    { version: 7, name: 'activity', statements: activityTable(schema) },
     // An older version would not count what it delivers.
-    { version: 7, name: 'count', statements: deliveryCounts(schema), breaking: true },
+    { version: 8, name: 'count', statements: deliveryCounts(schema), breaking: true },
   ];
 }

@@ -114,7 +114,8 @@ export class WebhookExplorer {
       );
       const validation = isChecked ? '' : unvalidatedNote(method, classValidator);
       const served = receivers.filter((one) => receiver === undefined || one.name === receiver);
-      const reach = served.some(({ path }) => path !== undefined) ? '' : UNREACHED;
+      const isReached = served.some(({ path, scheme }) => (path ?? scheme.poll) !== undefined);
+      const reach = isReached ? '' : UNREACHED;
       this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}`);
     }
     return problems;

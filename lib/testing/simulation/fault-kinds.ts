@@ -19,4 +19,6 @@ export const FAULT_KINDS = {
   // The application
   'handler fails': 0.15,
   'handler is slow': 0.25,
-};
+} as const;
+
+export type FaultKind = keyof typeof FAULT_KINDS;

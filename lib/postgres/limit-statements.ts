@@ -1,0 +1,165 @@
+import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
+import { millisecondsOf, timeOf } from './sql-text.js';
+
+/** Deliveries that one statement takes out of the index of unlimited ones. */
+export const FLAGGED_AT_ONCE = 1_000;
+
+/** Whether a delivery of a limited lane is waiting for its due time or due, and not for its key: the condition of its index. */
+const IS_WAITING = `status = 'pending' AND NOT held AND limited`;
+
+/**
+ * The statements on `delivery_limit`, which has a row for each lane that has or had limits.
+ *
+ * Rate: a token bucket in the form of one time, `full_at`, when all of its tokens are available again, with `token_ms`, the
+ * milliseconds of one token since the last start. Concurrency: `running` has the claims that have started. One that ended is removed; one whose process
+ * died counts until the lease of its delivery has expired. For as long as a statement may take, a claim counts without a look at its
+ * delivery: one that began before does not see the lease yet.
+ *
+ * Times are numbers, in epoch milliseconds, since all of them are calculated with.
+ */
+export class LimitStatements {
+  /** `$1` queue, `$2` JSON list of `{ lane, concurrency, per_second, burst, since }`. Returns the lanes whose limits were changed. */
+  readonly set: string;
+
+  /**
+   * `$1` queue, `$2` now, `$3` lease in milliseconds, `$4` JSON list of `{ lane, slots }`, `$5` milliseconds ahead in which the next
+   * due delivery of a lane is looked for, `$6` milliseconds that a statement may take. Claims due deliveries of these lanes, as far as their limits and the slots allow.
+   *
+   * Returns a row for each claimed delivery, or one without, with `lanes`: a JSON list of the lanes that no other process is
+   * claiming from, each with its limits and `wait`, the milliseconds until more may be claimed, or `null` if none is due by then.
+   */
+  readonly claim: string;
+
+  /** `$1` queue, `$2` JSON list of `{ lane, slot, overloaded }` of ended runs, `$3` now, `$4` time of this process. */
+  readonly end: string;
+
+  /** `$1` queue, `$2` lane. Takes deliveries that were recorded before their lane had limits out of the index of unlimited ones. */
+  readonly flag: string;
+
+  /**
+   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, and `wait`;
+   * in each row, or one without a lane, whether the queue has limits at all.
+   */
+  readonly findLanes: string;
+
+  /** @param isClaimable - the condition for a row `delivery`, at a time */
+  constructor(schema: string, columns: string, isClaimable: (time: string) => string) {
+    const delivery = `${schema}.delivery`;
+    const limit = `${schema}.delivery_limit`;
+    const now = `coalesce(${timeOf('$2')}, now())`;
+    const share = (time: string): string =>
+      `least(1, share + greatest(0, ${time} - slowed_at) / ${RECOVERY})`;
+    const slowShare = `CASE WHEN paused_until > ms THEN share ELSE greatest(${LEAST_SHARE}, ${share('ms')} / 2) END`;
+    const slowToken = `1000 / (per_second * ${slowShare})`;
+    this.set = `WITH given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
+)
+INSERT INTO ${limit} AS limits (queue, lane, concurrency, per_second, burst, since)
+SELECT $1::text, lane, concurrency, per_second, burst, since FROM given
+WHERE CASE WHEN EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::text AND known.lane = given.lane)
+  THEN NOT EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::text AND known.lane = given.lane
+    AND (known.concurrency, known.per_second, known.burst, known.since)
+      IS NOT DISTINCT FROM (given.concurrency, given.per_second, given.burst, given.since))
+  ELSE concurrency IS NOT NULL OR per_second IS NOT NULL END
+ORDER BY lane
+ON CONFLICT (queue, lane) DO UPDATE SET concurrency = excluded.concurrency, per_second = excluded.per_second,
+  burst = excluded.burst, since = excluded.since,
+  paused_until = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.paused_until ELSE 0 END,
+  share = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.share ELSE 1 END,
+  token_ms = NULL, full_at = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.full_at ELSE 0 END
+RETURNING lane`;
+    this.claim = `WITH moment AS MATERIALIZED (SELECT ${millisecondsOf(now)} AS ms), gate AS MATERIALIZED (
+  SELECT limits.*, given.slots FROM (
+    SELECT lane, slots FROM json_to_recordset($4::text::json) AS given(lane text, slots int) ORDER BY lane
+  ) AS given, LATERAL (
+    SELECT * FROM ${limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane FOR NO KEY UPDATE SKIP LOCKED
+  ) AS limits
+), started AS MATERIALIZED (
+  SELECT gate.lane, jsonb_object_agg(slot.key, slot.value) AS running, count(*) AS used
+  FROM gate, moment, LATERAL jsonb_each(gate.running) AS slot
+  WHERE slot.value::float8 > ms OR EXISTS (
+    SELECT FROM ${delivery} AS delivery WHERE delivery.seq = split_part(slot.key, ':', 1)::bigint
+      AND claim = split_part(slot.key, ':', 2)::int AND status = 'pending' AND leased_until > ${now} OFFSET 0)
+  GROUP BY gate.lane
+), bucket AS MATERIALIZED (
+  SELECT gate.*, coalesce(started.running, '{}') AS still_running, coalesce(used, 0) AS used, ms,
+    1000 / (per_second * ${share('ms')}) AS next_token
+  FROM gate CROSS JOIN moment LEFT JOIN started USING (lane)
+), level AS MATERIALIZED (
+  SELECT *, greatest(0, full_at - ms) / coalesce(token_ms, next_token) AS used_tokens FROM bucket
+), allowed AS MATERIALIZED (
+  SELECT *, CASE WHEN paused_until > ms THEN 0 ELSE
+    greatest(0, least(slots, concurrency - used, floor(burst - used_tokens + 1e-6))) END AS free
+  FROM level
+), due AS MATERIALIZED (
+  SELECT due.seq, row_number() OVER () AS place FROM allowed, LATERAL (
+    SELECT seq FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = allowed.lane AND ${isClaimable(now)}
+    ORDER BY due_at, seq LIMIT allowed.free::bigint FOR UPDATE SKIP LOCKED
+  ) AS due
+), claimed AS (
+  UPDATE ${delivery} SET claim = claim + 1, leased_until = ${now} + $3::float8 * interval '1 ms'
+  WHERE seq = ANY (ARRAY(SELECT seq FROM due))
+  RETURNING seq AS key, ${columns}, payload, claim, lane, throws
+), taken AS MATERIALIZED (
+  SELECT lane, count(*) AS taken, jsonb_object_agg(key || ':' || claim, ms + $6::float8) AS running
+  FROM claimed, moment GROUP BY lane
+), changed AS MATERIALIZED (
+  SELECT allowed.*, coalesce(taken, 0) AS taken, still_running || coalesce(taken.running, '{}') AS all_running,
+    CASE WHEN taken > 0 THEN next_token ELSE coalesce(token_ms, next_token) END AS token
+  FROM allowed LEFT JOIN taken USING (lane)
+), written AS (
+  UPDATE ${limit} AS limits SET token_ms = token,
+    full_at = coalesce(ms + (used_tokens + changed.taken) * token, limits.full_at),
+    running = CASE WHEN changed.concurrency IS NULL THEN '{}' ELSE changed.all_running END
+  FROM changed WHERE changed.taken > 0 AND limits.queue = $1::text AND limits.lane = changed.lane
+)
+SELECT claimed.*, lanes FROM (
+  SELECT json_agg(json_build_object('lane', lane, 'concurrency', concurrency, 'perSecond', per_second, 'burst', burst,
+    'since', since, 'isFull', used + taken >= concurrency OR taken >= slots, 'wait', CASE
+      WHEN paused_until > ms THEN paused_until - ms
+      WHEN taken < free THEN (
+        SELECT extract(epoch FROM due_at - ${now})::float8 * 1000 FROM ${delivery} AS delivery
+        WHERE queue = $1::text AND delivery.lane = changed.lane AND status = 'pending' AND NOT held
+          AND due_at > ${now} AND due_at <= ${now} + $5::float8 * interval '1 ms'
+        ORDER BY due_at, seq LIMIT 1)
+      WHEN used + taken >= concurrency THEN $5::float8
+      ELSE greatest(0, (used_tokens + taken - burst + 1) * token) END))::text AS lanes
+  FROM changed
+) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`;
+    this.end = `WITH moment AS MATERIALIZED (
+  SELECT ${millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`)} AS ms
+), ended AS MATERIALIZED (
+  SELECT lane, array_agg(slot) AS slots, max(overloaded) - $4::float8 AS pause
+  FROM json_to_recordset($2::text::json) AS given(lane text, slot text, overloaded float8) GROUP BY lane
+), own AS MATERIALIZED (
+  SELECT own.lane FROM (SELECT lane FROM ended ORDER BY lane) AS given, LATERAL (
+    SELECT lane FROM ${limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane FOR NO KEY UPDATE
+  ) AS own
+)
+UPDATE ${limit} AS limits SET running = limits.running - slots,
+  share = CASE WHEN pause IS NULL THEN share ELSE ${slowShare} END,
+  paused_until = greatest(paused_until, ms + pause),
+  slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END,
+  token_ms = CASE WHEN pause IS NULL THEN token_ms ELSE ${slowToken} END,
+  full_at = CASE WHEN pause IS NULL OR per_second IS NULL THEN full_at
+    ELSE greatest(paused_until, ms + pause) + (burst - 1) * ${slowToken} END
+FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AND limits.lane IN (SELECT lane FROM own)`;
+    this.flag = `UPDATE ${delivery} SET limited = true WHERE seq = ANY (ARRAY(
+  SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held AND NOT limited
+  ORDER BY due_at, seq LIMIT ${FLAGGED_AT_ONCE} FOR UPDATE SKIP LOCKED
+)) RETURNING seq`;
+    // One look into the index for each lane, however many deliveries it has.
+    this.findLanes = `WITH RECURSIVE lanes AS (
+  (SELECT lane FROM ${delivery} WHERE queue = $1::text AND ${IS_WAITING} ORDER BY lane LIMIT 1)
+  UNION ALL
+  SELECT (SELECT lane FROM ${delivery} AS delivery WHERE queue = $1::text AND ${IS_WAITING} AND delivery.lane > lanes.lane
+    ORDER BY lane LIMIT 1) FROM lanes WHERE lane IS NOT NULL
+)
+SELECT EXISTS (SELECT FROM ${limit} WHERE queue = $1::text) AS has_limits, waiting.* FROM (SELECT) AS one LEFT JOIN (
+  SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait FROM lanes, LATERAL (
+  SELECT due_at FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = lanes.lane
+    AND status = 'pending' AND NOT held ORDER BY due_at, seq LIMIT 1
+) AS first WHERE first.due_at <= ${now} + $3::float8 * interval '1 ms'
+) AS waiting ON true`;
+  }
+}

@@ -1,0 +1,138 @@
+import type { DeliveryLimits } from './webhook-delivery.js';
+
+/** After an overload, the rate starts at half of what it was, and at this part of the limit at least. */
+export const LEAST_SHARE = 1 / 16;
+/** Milliseconds in which the rate recovers from nothing to the limit. */
+export const RECOVERY = 10 * 60_000;
+
+/** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
+class LaneLimit {
+  running = 0;
+  /** When the whole burst is available again, in epoch milliseconds. */
+  private fullAt = -Infinity;
+  /** Milliseconds of one token, since the last start or overload. */
+  private token: number;
+  private pausedUntil = -Infinity;
+  /** The part of the rate that was left at `slowedAt`. */
+  private share = 1;
+  private slowedAt = -Infinity;
+
+  constructor(public limits: DeliveryLimits) {
+    this.token = this.tokenAt(0);
+  }
+
+  /** How many attempts may start now. */
+  available(now: number): number {
+    if (this.pausedUntil > now) return 0;
+    const { concurrency = Infinity, burst = Infinity } = this.limits;
+    // Times are not exact in binary: a token that is due now counts.
+    const tokens = Math.floor(burst - this.usedTokens(now) + 1e-6);
+    return Math.min(concurrency - this.running, tokens);
+  }
+
+  /** When time alone lets another attempt start, in epoch milliseconds; `undefined` if one has to end first. */
+  nextAt(): number | undefined {
+    const { concurrency = Infinity, burst = Infinity, perSecond } = this.limits;
+    if (this.running >= concurrency) return undefined;
+    if (perSecond === undefined) return this.pausedUntil;
+    return Math.max(this.pausedUntil, this.fullAt - (burst - 1) * this.token);
+  }
+
+  start(now: number): void {
+    this.running++;
+    if (this.limits.perSecond === undefined) return;
+    const used = this.usedTokens(now) + 1;
+    this.token = this.tokenAt(now);
+    this.fullAt = now + used * this.token;
+  }
+
+  /** Pauses the lane, and halves its rate, unless it is paused already. */
+  overloaded(until: number, now: number): void {
+    if (this.pausedUntil <= now) {
+      this.share = Math.max(LEAST_SHARE, this.shareAt(now) / 2);
+    }
+    this.pausedUntil = Math.max(this.pausedUntil, until);
+    this.slowedAt = this.pausedUntil;
+    const { burst, perSecond } = this.limits;
+    // The pause ends without a burst.
+    if (perSecond !== undefined) {
+      this.token = this.tokenAt(this.pausedUntil);
+      this.fullAt = this.pausedUntil + (burst! - 1) * this.token;
+    }
+  }
+
+  change(limits: DeliveryLimits): void {
+    if (limits.since !== this.limits.since) {
+      this.pausedUntil = -Infinity;
+      this.share = 1;
+    }
+    this.limits = limits;
+    this.token = this.tokenAt(this.slowedAt);
+  }
+
+  private usedTokens(now: number): number {
+    return Math.max(0, this.fullAt - now) / this.token;
+  }
+
+  private tokenAt(now: number): number {
+    const { perSecond } = this.limits;
+    return perSecond === undefined ? 1 : 1_000 / (perSecond * this.shareAt(now));
+  }
+
+  private shareAt(now: number): number {
+    return Math.min(1, this.share + Math.max(0, now - this.slowedAt) / RECOVERY);
+  }
+}
+
+/** The limits of the lanes of a queue in memory. Times are passed in, as epoch milliseconds. */
+export class LaneLimits {
+  private readonly lanes = new Map<string, LaneLimit>();
+
+  /** @returns whether they are other limits than before */
+  set(lane: string, limits: DeliveryLimits): boolean {
+    const known = this.lanes.get(lane);
+    if (known === undefined) {
+      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
+      return false;
+    }
+    const isChanged = limitsKey(known.limits) !== limitsKey(limits);
+    if (isChanged) known.change(limits);
+    return isChanged;
+  }
+
+  has(lane: string): boolean {
+    return this.lanes.has(lane);
+  }
+
+  available(lane: string, now: number): number {
+    return this.lanes.get(lane)?.available(now) ?? Infinity;
+  }
+
+  /** When another attempt may start although none ends; `undefined` if one has to end first. */
+  nextAt(lane: string): number | undefined {
+    return this.lanes.get(lane)?.nextAt();
+  }
+
+  start(lane: string, now: number): void {
+    this.lanes.get(lane)?.start(now);
+  }
+
+  end(lane: string): void {
+    const limit = this.lanes.get(lane);
+    // Limits that were set while the attempt ran have not counted it.
+    if (limit !== undefined && limit.running > 0) limit.running--;
+  }
+
+  overloaded(lane: string, until: number, now: number): void {
+    this.lanes.get(lane)?.overloaded(until, now);
+  }
+}
+
+export function isLimited({ concurrency, perSecond }: DeliveryLimits): boolean {
+  return concurrency !== undefined || perSecond !== undefined;
+}
+
+/** Equal for equal limits. */
+export function limitsKey({ concurrency, perSecond, burst, since }: DeliveryLimits): string {
+  return JSON.stringify([concurrency, perSecond, burst, since]);
+}

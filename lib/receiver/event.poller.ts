@@ -1,0 +1,192 @@
+import {
+  Inject,
+  Injectable,
+  Logger,
+  type BeforeApplicationShutdown,
+  type OnApplicationBootstrap,
+} from '@nestjs/common';
+import { type CancelWake, waitUntil } from '../clock/webhook-clock.js';
+import { errorName } from '../errors/webhook.error.js';
+import type {
+  EventPoll,
+  FetchedEvents,
+  IncomingWebhook,
+  SenderAnswer,
+} from '../request/webhook-scheme.js';
+import { ReceivePipeline } from './receive.js';
+import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { ReceiverDrain } from './receiver.drain.js';
+import type { ReceiverShutdown } from './receiver.lifecycle.js';
+import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
+import { quietly } from './receiver.reporter.js';
+
+/** Milliseconds until the next request after a failure; each wait is twice as long as the one before. */
+const SHORTEST_WAIT = 1_000;
+const LONGEST_WAIT = 60_000;
+/** The longest wait that a sender can ask for. */
+const LONGEST_RETRY_AFTER = 3_600_000;
+/** Milliseconds that the last report at shutdown may take. */
+const LAST_REPORT = 5_000;
+
+/** Fetches the events of senders that wait to be asked. Every process does so; the replay store recognises what another one has. */
+@Injectable()
+export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShutdown {
+  private readonly streams: readonly PolledStream[];
+
+  constructor(
+    @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers,
+    @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
+    pipeline: ReceivePipeline,
+    drain: ReceiverDrain,
+  ) {
+    this.streams = [...receivers.values()].flatMap((receiver) => {
+      const { poll } = receiver.scheme;
+      return poll === undefined ? [] : [new PolledStream(receiver, poll, pipeline, drain)];
+    });
+  }
+
+  onApplicationBootstrap(): void {
+    for (const stream of this.streams) stream.start();
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    const { clock, timeout } = this.shutdown;
+    const stopped = Promise.all(this.streams.map(async (stream) => stream.stop()));
+    await waitUntil(clock, clock.now() + timeout, stopped);
+  }
+}
+
+/** The stream of one receiver: ask, receive each event, and report them with the next request. */
+class PolledStream {
+  private readonly logger = new Logger('WebhookReceiver');
+  /** By id, until the sender knows. */
+  private readonly settled = new Map<string, SenderAnswer>();
+  private running: Promise<void> | undefined;
+  private isStopped = false;
+  /** Ends the request or the pause that is under way. */
+  private interrupt: () => void = () => undefined;
+  private failures = 0;
+  private logged: string | undefined;
+
+  constructor(
+    private readonly receiver: ResolvedReceiver,
+    private readonly poll: EventPoll,
+    private readonly pipeline: ReceivePipeline,
+    private readonly drain: ReceiverDrain,
+  ) {}
+
+  start(): void {
+    this.running ??= this.run();
+  }
+
+  /** Ends a request that waits, lets a running handler end, and reports what was settled. */
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    this.interrupt();
+    await this.running;
+  }
+
+  private async run(): Promise<void> {
+    const { clock } = this.receiver;
+    while (!this.isStopped) await this.sleepUntil(await this.round(clock.now()));
+    if (this.settled.size === 0) return;
+    // If it fails, the sender returns the events again, and they are duplicates.
+    await this.ask(LAST_REPORT, true).catch(() => undefined);
+  }
+
+  /** @returns when the next round begins */
+  private async round(startedAt: number): Promise<number> {
+    const { clock } = this.receiver;
+    let fetched: FetchedEvents;
+    try {
+      fetched = await this.ask(this.poll.timeout, false);
+    } catch (error) {
+      return this.isStopped ? startedAt : clock.now() + this.failed(error);
+    }
+    this.recovered();
+    this.settled.clear();
+    const unsettled = await this.receiveAll(fetched.events);
+    // Otherwise an event whose handler fails would be fetched again at once.
+    if (unsettled > 0 && this.settled.size === 0) return clock.now() + this.backOff();
+    this.failures = 0;
+    const isIdle = fetched.events.size === 0 && !fetched.more;
+    return unsettled > 0 || isIdle ? startedAt + this.poll.interval : startedAt;
+  }
+
+  /** @returns how many events stay with the sender */
+  private async receiveAll(events: FetchedEvents['events']): Promise<number> {
+    let unsettled = 0;
+    // One after the other, in the order of the sender.
+    for (const [id, incoming] of events) {
+      if (this.isStopped) break;
+      const { status, problem } = await this.take(incoming);
+      const result = this.poll.settle({ status, code: problem?.code, detail: problem?.detail });
+      if (result === undefined) unsettled++;
+      else this.settled.set(id, result);
+    }
+    return unsettled;
+  }
+
+  private async take(incoming: IncomingWebhook): ReturnType<ReceivePipeline['take']> {
+    const head = { method: incoming.method, url: this.poll.url, headers: {}, rawHeaders: [] };
+    this.drain.enter();
+    try {
+      return await this.pipeline.take(incoming, head, this.receiver);
+    } finally {
+      this.drain.leave();
+    }
+  }
+
+  private async ask(timeout: number, last: boolean): Promise<FetchedEvents> {
+    const { clock } = this.receiver;
+    const controller = new AbortController();
+    const abort = (): void => controller.abort();
+    const cancel = clock.wakeAt(clock.now() + timeout, abort);
+    this.interrupt = abort;
+    try {
+      return await this.poll.fetch(this.settled, { signal: controller.signal, last });
+    } finally {
+      cancel();
+    }
+  }
+
+  /** @returns the milliseconds to wait */
+  private failed(error: unknown): number {
+    const { message, retryAfter = 0 } = error as { message?: string; retryAfter?: number };
+    const reason = message ?? errorName(error);
+    if (reason !== this.logged) {
+      this.logged = reason;
+      const { name } = this.receiver;
+      quietly(() =>
+        this.logger.error(
+          `Receiver "${name}" cannot fetch events from ${this.poll.url}: ${reason}. It tries again; no event is lost`,
+        ),
+      );
+    }
+    return Math.max(this.backOff(), Math.min(retryAfter * 1_000, LONGEST_RETRY_AFTER));
+  }
+
+  private recovered(): void {
+    if (this.logged === undefined) return;
+    this.logged = undefined;
+    this.failures = 0;
+    quietly(() => this.logger.log(`Receiver "${this.receiver.name}" fetches events again`));
+  }
+
+  /** With jitter, so that processes that failed together do not ask together. */
+  private backOff(): number {
+    const wait = Math.min(SHORTEST_WAIT * 2 ** this.failures++, LONGEST_WAIT);
+    return Math.round(wait * (0.8 + 0.2 * Math.random()));
+  }
+
+  private async sleepUntil(at: number): Promise<void> {
+    const { clock } = this.receiver;
+    if (at <= clock.now() || this.isStopped) return;
+    let cancel: CancelWake = () => undefined;
+    await new Promise<void>((resolve) => {
+      cancel = clock.wakeAt(at, resolve);
+      this.interrupt = resolve;
+    });
+    cancel();
+  }
+}

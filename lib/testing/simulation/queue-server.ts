@@ -1,0 +1,180 @@
+import { InProcessQueue } from '../../queue/in-process.queue.js';
+import type {
+  DeliveryAttempt,
+  DeliveryRecord,
+  DeliveryRun,
+  WebhookDelivery,
+} from '../../queue/webhook-delivery.js';
+import {
+  type DeliveryCountFilter,
+  type DeliveryCounts,
+  type DeliveryFilter,
+  type DeliveryHandler,
+  type DeliveryPageRequest,
+  type EnqueuedDelivery,
+  type EnqueueOptions,
+  type ListedDelivery,
+  WebhookQueue,
+} from '../../queue/webhook-queue.js';
+import { SimulatedClock, type SimulatedProcess } from './simulated-process.js';
+import type { Simulation } from './simulation.js';
+import type { Transaction } from './transaction.js';
+
+/** Milliseconds after which another process runs a delivery, if the process that has claimed it is killed or stalled. */
+const LEASE = 10_000;
+/** Milliseconds after which a process records an outcome again, if the server failed. */
+const RETRY = 1_000;
+
+/** Called with the outcome of a delivery that is recorded. */
+export type OutcomeObserver = (delivery: WebhookDelivery, run: DeliveryRun) => void;
+
+/** A durable queue as a server: it survives the processes that use it, which run its deliveries. */
+export class QueueServer {
+  readonly queue: InProcessQueue;
+  private readonly consumers = new Map<SimulatedProcess, DeliveryHandler>();
+  private runs = 0;
+
+  constructor(
+    readonly simulation: Simulation,
+    readonly name: string,
+    private readonly observer: OutcomeObserver,
+  ) {
+    this.queue = new InProcessQueue({ clock: new SimulatedClock(simulation) });
+    this.queue.consume((delivery, attempt) => this.run(delivery, attempt));
+  }
+
+  addConsumer(process: SimulatedProcess, handler: DeliveryHandler): void {
+    this.consumers.set(process, handler);
+  }
+
+  removeConsumer(process: SimulatedProcess): void {
+    this.consumers.delete(process);
+  }
+
+  /** Records deliveries, with a transaction once it commits. */
+  async enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+    transaction: Transaction | undefined,
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    if (transaction === undefined) return this.queue.enqueue(deliveries);
+    transaction.onCommit(() => void this.queue.enqueue(deliveries));
+    return this.queue.find(deliveries.map(({ delivery }) => delivery.id));
+  }
+
+  /** Lets a process run a delivery. A thrown error makes the queue run it again, as the end of a lease does. */
+  private async run(delivery: WebhookDelivery, attempt: number): Promise<DeliveryRun> {
+    const { simulation } = this;
+    const alive = [...this.consumers].filter(([process]) => process.alive);
+    const point = `${this.name} run ${++this.runs}`;
+    if (alive.length === 0) throw new Error('No process consumes the queue.');
+    const [process, handler] = simulation.pick(point, alive);
+    const run = await new Promise<DeliveryRun>((resolve, reject) => {
+      const watch = (): void => {
+        simulation.after(LEASE, undefined, () => {
+          if (process.alive && process.stalledUntil <= simulation.time) watch();
+          else reject(new Error('The lease has ended.'));
+        });
+      };
+      watch();
+      simulation.after(1, process, async () => {
+        if (!process.survives(`${point} claim`)) return;
+        void handler(delivery, attempt).then(
+          (made) => void this.record(process, () => resolve(made)),
+          (error: unknown) => void this.record(process, () => reject(error)),
+        );
+      });
+    });
+    this.observer(delivery, run);
+    return run;
+  }
+
+  private async record(process: SimulatedProcess, outcome: () => void): Promise<void> {
+    for (;;) {
+      try {
+        return await process.call(this.name, 'settle', outcome);
+      } catch {
+        await new Promise<void>((resolve) => void this.simulation.after(RETRY, process, resolve));
+      }
+    }
+  }
+}
+
+/** The queue of one process. */
+export class QueueClient extends WebhookQueue {
+  override readonly durable = true;
+  override readonly shared = true;
+  override readonly transactional = true;
+
+  /** @param transactionOf - the transaction on the server; `undefined` if its end is not known, so that it records at once */
+  constructor(
+    private readonly process: SimulatedProcess,
+    private readonly server: QueueServer,
+    private readonly transactionOf: (tx: unknown) => Transaction | undefined,
+  ) {
+    super();
+  }
+
+  override enqueue(
+    deliveries: readonly EnqueuedDelivery[],
+    { tx }: EnqueueOptions = {},
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    return this.call('enqueue', () =>
+      this.server.enqueue(deliveries, tx === undefined ? undefined : this.transactionOf(tx)),
+    );
+  }
+
+  override consume(handler: DeliveryHandler): void {
+    this.server.addConsumer(this.process, handler);
+  }
+
+  override find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
+    return this.call('find', (queue) => queue.find(ids));
+  }
+
+  override list(
+    filter: DeliveryFilter,
+    page: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
+    return this.call('list', (queue) => queue.list(filter, page));
+  }
+
+  override attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    return this.call('attempts', (queue) => queue.attempts(id));
+  }
+
+  override counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    return this.call('counts', (queue) => queue.counts(filter));
+  }
+
+  override redeliver(ids: readonly string[]): Promise<readonly string[]> {
+    return this.call('redeliver', (queue) => queue.redeliver(ids));
+  }
+
+  override skip(ids: readonly string[]): Promise<readonly string[]> {
+    return this.call('skip', (queue) => queue.skip(ids));
+  }
+
+  override prune(
+    before: number,
+    scope?: { readonly tenant?: string | undefined },
+  ): Promise<number> {
+    return this.call('prune', (queue) => queue.prune(before, scope));
+  }
+
+  override erase(filter: DeliveryFilter): Promise<number> {
+    return this.call('erase', (queue) => queue.erase(filter));
+  }
+
+  override async stop(): Promise<number> {
+    this.server.removeConsumer(this.process);
+    return this.server.queue.size;
+  }
+
+  private call<Result>(
+    operation: string,
+    effect: (queue: InProcessQueue) => Promise<Result>,
+  ): Promise<Result> {
+    const { process, server } = this;
+    return process.call(server.name, operation, () => effect(server.queue));
+  }
+}

@@ -1,0 +1,209 @@
+import assert from 'node:assert/strict';
+import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
+
+/** One start in 17 minutes: longer than any case takes. */
+const RARELY: DeliveryLimits = { perSecond: 0.001, burst: 1 };
+/** A wait in which a queue without limits would have started everything. */
+const A_WHILE = STEP * 30;
+
+/** The rules of the contract on lanes with limits. */
+export const LIMIT_RULES: QueueRules = {
+  'runs no more deliveries of a lane at once than its limit': async (bench) => {
+    const { opened, open } = gate();
+    let running = 0;
+    let most = 0;
+    await bench.consume(async () => {
+      most = Math.max(most, ++running);
+      await opened;
+      running--;
+      return { type: 'delivered' };
+    });
+    await enqueueLimited(bench, { concurrency: 2 }, 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6');
+    await bench.untilRuns(2);
+    await bench.advance(A_WHILE);
+    assert.equal(bench.runs.length, 2);
+
+    open();
+    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 6);
+    assert.equal(most, 2);
+  },
+
+  'starts the deliveries of a lane at its rate': async (bench) => {
+    await bench.consume();
+    await enqueueLimited(bench, { perSecond: 2, burst: 1 }, 'a-1', 'a-2', 'a-3');
+
+    await bench.untilState('a-3', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+    const [first, , last] = bench.startedAt;
+    // A second apart; the first one may have started a while after it was counted.
+    assert.ok(last! - first! >= 500, `three starts took ${last! - first!} ms`);
+  },
+
+  'starts a burst at once': async (bench) => {
+    await bench.consume();
+    await enqueueLimited(bench, { ...RARELY, burst: 2 }, 'a-1', 'a-2', 'a-3');
+
+    await bench.untilState('a-2', 'delivered 1');
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench), ['a-1', 'a-2']);
+  },
+
+  'does not hold up other lanes behind a limit': async (bench) => {
+    await bench.consume();
+    const ids = Array.from({ length: 120 }, (_, index) => `a-${index}`);
+    await enqueueLimited(bench, RARELY, ...ids);
+    await bench.untilState('a-0', 'delivered 1');
+    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+
+    await bench.untilState('other', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-0', 'other']);
+    await bench.until(async () => (await bench.find('a-1'))!.isLimited === true);
+    assert.equal((await bench.find('other'))!.isLimited, undefined);
+  },
+
+  'keeps the order of a limited lane': async (bench) => {
+    await bench.consume();
+    const ids = Array.from({ length: 8 }, (_, index) => `a-${index}`);
+    await enqueueLimited(bench, { concurrency: 1 }, ...ids.slice(0, 4));
+    await enqueueLimited(bench, { concurrency: 1 }, ...ids.slice(4));
+
+    await bench.untilState('a-7', 'delivered 1');
+    assert.deepEqual(ran(bench), ids);
+  },
+
+  'keeps the order by key in a limited lane': async (bench) => {
+    const running = new Set<unknown>();
+    await bench.consume(async (delivery) => {
+      const key = delivery.received ?? delivery.orderingKey;
+      assert.ok(!running.has(key));
+      running.add(key);
+      await bench.advance(1);
+      running.delete(key);
+      return { type: 'delivered' };
+    });
+    const items = Array.from({ length: 9 }, (_, index) =>
+      due(bench, `a-${index}`, { orderingKey: `key-${index % 3}` }, { concurrency: 2 }),
+    );
+    await bench.queue.enqueue(items);
+
+    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 9);
+    for (const key of ['0', '1', '2']) {
+      const ofKey = ran(bench).filter((id) => Number(id.slice(2)) % 3 === Number(key));
+      assert.deepEqual(ofKey, ofKey.toSorted());
+    }
+  },
+
+  'attempts a limited delivery again when its retry is due': async (bench) => {
+    await bench.consume((_, attempt) =>
+      attempt === 1
+        ? { type: 'retry', at: bench.now() + 500, reason: 'http_503' }
+        : { type: 'delivered' },
+    );
+    await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
+
+    await bench.untilState('a-1', 'delivered 2');
+    await bench.untilState('a-2', 'delivered 2');
+  },
+
+  'pauses a limited lane after an overload': async (bench) => {
+    await bench.consume(({ id }, attempt) => {
+      if (id === 'other') return { type: 'delivered' };
+      const outcome = { type: 'retry', at: bench.now() + HOUR, reason: 'http_429' } as const;
+      const overloadedUntil = bench.now() + HOUR;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+    });
+    await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'pending 1');
+    await bench.advance(A_WHILE);
+    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+
+    await bench.untilState('other', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-1', 'other']);
+  },
+
+  'ends a pause with the limits that are recorded next': async (bench) => {
+    await bench.consume((_, attempt) => {
+      const outcome = { type: 'delivered' } as const;
+      if (bench.runs.length > 1) return outcome;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
+    });
+    await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+    await enqueueLimited(bench, { concurrency: 1, since: bench.now() }, 'a-3');
+
+    await bench.untilState('a-3', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+  },
+
+  'lifts the limits of a lane': async (bench) => {
+    await bench.consume();
+    await enqueueLimited(bench, RARELY, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+    await enqueueLimited(bench, {}, 'a-3');
+
+    await bench.untilState('a-3', 'delivered 1');
+    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+  },
+
+  'limits a lane once an attempt has reported its limits': async (bench) => {
+    await bench.consume((_, attempt) => {
+      const outcome = { type: 'delivered' } as const;
+      return { outcome, attempt: bench.attempt(attempt), limits: RARELY };
+    });
+    await bench.enqueue('a-1');
+    await bench.untilState('a-1', 'delivered 1');
+    await bench.enqueue('a-2', 'a-3');
+    await bench.untilState('a-2', 'delivered 1');
+    await bench.advance(A_WHILE);
+    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+
+    await bench.untilState('other', 'delivered 1');
+    assert.ok(!ran(bench).includes('a-3'));
+  },
+};
+
+/** The rule on a limited lane whose worker has stalled. */
+export function limitFencingRules(
+  expireLease: (queue: Bench['queue'], id: string) => Promise<void>,
+): QueueRules {
+  return {
+    'frees the slot of a limited lane when a lease expires': async (bench) => {
+      const { opened, open } = gate();
+      await bench.consume(async () => {
+        if (bench.runs.length === 1) await opened;
+        return { type: 'delivered' };
+      });
+      await enqueueLimited(bench, { concurrency: 1 }, 'stalled', 'next');
+      await bench.untilRuns(1);
+
+      await expireLease(bench.queue, 'stalled');
+      await bench.untilRuns(3, LONG_STEP);
+      await bench.untilState('next', 'delivered 1');
+      open();
+      assert.deepEqual(ran(bench), ['stalled', 'stalled', 'next']);
+    },
+  };
+}
+
+function due(
+  bench: Bench,
+  id: string,
+  change: Parameters<Bench['delivery']>[1] = {},
+  limits?: DeliveryLimits,
+): EnqueuedDelivery {
+  return { delivery: bench.delivery(id, change), notBefore: bench.now(), limits };
+}
+
+async function enqueueLimited(
+  bench: Bench,
+  limits: DeliveryLimits,
+  ...ids: string[]
+): Promise<void> {
+  await bench.queue.enqueue(ids.map((id) => due(bench, id, {}, limits)));
+}
+
+function ran(bench: Bench): string[] {
+  return bench.runs.map(({ id }) => id);
+}

@@ -1,0 +1,118 @@
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
+import type {
+  DeliveryLimits,
+  DeliveryRun,
+  OutgoingDelivery,
+} from '../../lib/queue/webhook-delivery.js';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+
+let clock: TestClock;
+let queue: InProcessQueue;
+/** Milliseconds after the start. */
+let starts: number[];
+/** @param at - milliseconds after the start */
+let runOf: (at: number) => DeliveryRun;
+
+beforeEach(() => {
+  clock = new TestClock();
+  starts = [];
+  runOf = () => ({ outcome: { type: 'delivered' } });
+  queue = new InProcessQueue({ clock });
+  const begin = clock.now();
+  queue.consume(async () => {
+    const at = clock.now() - begin;
+    starts.push(at);
+    return runOf(at);
+  });
+});
+
+afterEach(async () => {
+  await queue.stop(clock.now());
+});
+
+function deliveryOf(id: string): OutgoingDelivery {
+  const payload = { kind: 'json', bytes: undefined, contentType: 'application/json' } as const;
+  return { id, eventId: id, event: 'a.b', endpointId: 'crm', payload, createdAt: clock.now() };
+}
+
+async function enqueue(limits: DeliveryLimits, count: number, first = 0): Promise<void> {
+  const notBefore = clock.now();
+  await queue.enqueue(
+    Array.from({ length: count }, (_, index) => ({
+      delivery: deliveryOf(`d-${first + index}`),
+      notBefore,
+      limits,
+    })),
+  );
+}
+
+/** Lets the clock pass in small steps, so that each timer of the queue fires at its time. */
+async function pass(ms: number, step = 50): Promise<void> {
+  for (let passed = 0; passed < ms; passed += step) await clock.advance(step);
+}
+
+describe('the rate of a lane', () => {
+  it('is its burst at once, then a start for each token', async () => {
+    await enqueue({ perSecond: 2, burst: 3 }, 6);
+    await pass(2 * SECOND);
+
+    expect(starts).toEqual([0, 0, 0, 500, 1_000, 1_500]);
+  });
+
+  it('gathers no more than its burst during a rest', async () => {
+    await enqueue({ perSecond: 2, burst: 2 }, 2);
+    await pass(MINUTE, SECOND);
+    starts.length = 0;
+    await enqueue({ perSecond: 2, burst: 2 }, 4, 2);
+    await pass(2 * SECOND);
+
+    expect(starts.map((at) => at - starts[0]!)).toEqual([0, 0, 500, 1_000]);
+  });
+
+  it('is halved after an overload, without a burst, and recovers', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + MINUTE }),
+    });
+    await enqueue({ perSecond: 1, burst: 1 }, 1_000);
+    await pass(MINUTE + 20 * SECOND);
+    const slow = starts.filter((at) => at > MINUTE + SECOND).length;
+    await pass(11 * MINUTE, 500);
+    starts.length = 0;
+    await pass(20 * SECOND);
+
+    expect(starts).toHaveLength(20);
+    // Ten in twenty seconds at half of the rate, which recovers meanwhile.
+    expect(slow).toBeGreaterThanOrEqual(8);
+    expect(slow).toBeLessThanOrEqual(11);
+  });
+
+  it('falls to no less than a sixteenth of the limit', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at < 8 * SECOND && { overloadedUntil: clock.now() + SECOND }),
+    });
+    await enqueue({ perSecond: 1, burst: 1 }, 100);
+    await pass(MINUTE, 500);
+    const waits = starts.map((at, index) => at - (starts[index - 1] ?? at));
+
+    expect(Math.max(...waits)).toBeGreaterThan(5 * SECOND);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(18 * SECOND);
+  });
+
+  it('is not lowered twice by answers to requests that were under way together', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + MINUTE }),
+    });
+    await enqueue({ perSecond: 4, burst: 4 }, 400);
+    await pass(MINUTE + 10 * SECOND);
+
+    const slow = starts.filter((at) => at >= MINUTE).length;
+    expect(slow).toBeGreaterThanOrEqual(18);
+  });
+});
