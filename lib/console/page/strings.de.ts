@@ -93,6 +93,8 @@ export const GERMAN: Messages = {
     endpoint_overloaded: 'wartet: der Endpunkt bat um eine Pause',
     signing_failed: 'Signieren fehlgeschlagen',
     no_signing_key: 'kein gültiger Schlüssel',
+    credentials_unavailable: 'Zugangsdaten nicht verfügbar',
+    proxy_failed: 'der Proxy hat die Verbindung nicht hergestellt',
     aborted: 'vom Herunterfahren unterbrochen',
     handler_failed: 'ein Handler ist fehlgeschlagen',
     event_unhandled: 'kein Handler',
