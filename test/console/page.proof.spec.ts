@@ -1,12 +1,10 @@
-import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { readFile } from 'node:fs/promises';
 import { createServer, request, type Server } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { INestApplication } from '@nestjs/common';
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
 import { signWebhook } from 'nestjs-webhook-token/testing';
 import {
   WebhookDeliveries,
@@ -16,52 +14,21 @@ import {
 } from 'nestjs-webhook-token';
 import { WebhookConsoleModule, WebhookPortal } from '../../lib/console/index.js';
 import { adapters } from '../fixtures/adapters.js';
+import {
+  axeFindings,
+  describeInBrowser,
+  launchBrowser,
+  Partner,
+  STEP_LIMIT,
+} from '../fixtures/browser.js';
 import { send } from '../fixtures/http-client.js';
 import { ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
 
-const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', process.env['CHROMIUM']].find(
-  (path) => path !== undefined && existsSync(path),
-);
-/** As root, and without the network that it looks for. */
-const FLAGS = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-background-networking',
-  '--disable-sync',
-];
 /** What helmet() sends by default. */
 const HELMET =
   "default-src 'self';base-uri 'self';font-src 'self' https: data:;form-action 'self';frame-ancestors 'self';img-src 'self' data:;object-src 'none';script-src 'self';script-src-attr 'none';style-src 'self' https: 'unsafe-inline'";
 const HOSTILE =
   '<img src=x onerror="document.title=\'hacked\'"><script>document.title="hacked"</script>';
-const LIMIT = 60_000;
-
-if (CHROMIUM === undefined) {
-  if (process.env['REQUIRE_SERVICES'] !== undefined) throw new Error('Chromium is not installed');
-  process.stderr.write(
-    'Skipped the tests of the console in a browser: Chromium is not installed.\n',
-  );
-}
-const describeInBrowser = CHROMIUM === undefined ? describe.skip : describe;
-
-/** A partner's receiver, whose answer a test chooses. */
-class Partner {
-  status = 204;
-  answer = '';
-  private readonly server: Server = createServer((request, response) => {
-    request.resume();
-    response.writeHead(this.status, { 'Content-Type': 'text/html' }).end(this.answer);
-  });
-
-  async start(): Promise<string> {
-    await once(this.server.listen(0, '127.0.0.1'), 'listening');
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/webhooks`;
-  }
-
-  stop(): void {
-    this.server.close().closeAllConnections();
-  }
-}
 
 /** A reverse proxy that serves an application below a path of its own, which it strips. */
 async function startProxy(origin: string, path: string): Promise<Server> {
@@ -97,7 +64,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
   let partnerUrl: string;
 
   beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: CHROMIUM!, args: FLAGS });
+    browser = await launchBrowser();
     ({ app, origin } = await startApp(createAdapter(), {
       options: {
         receiver: { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] },
@@ -141,7 +108,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
   });
   beforeEach(async () => {
     context = await browser.newContext();
-    context.setDefaultTimeout(LIMIT);
+    context.setDefaultTimeout(STEP_LIMIT);
     page = await context.newPage();
     page.on('pageerror', ({ message }) => errors.push(message));
     page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
@@ -309,10 +276,6 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       await page.setViewportSize({ width, height: 800 });
       const { deliveries } = await app.get(WebhookDeliveries).list({}, { limit: 1 });
       const { entries } = await app.get(WebhookInbox).list({ kind: 'refused' });
-      const axe = await readFile(
-        createRequire(import.meta.url).resolve('axe-core/axe.min.js'),
-        'utf8',
-      );
       const ids = await app.get(WebhookEndpoints).list({});
       const found: unknown[] = [];
       for (const hash of [
@@ -323,17 +286,13 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
         `#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`,
         '#/inbox',
         `#/inbox/${entries[0]!.id}`,
-        '#/audit',
+        '#/activity',
       ]) {
         await open(hash);
         // Parts of a page load independently.
         await page.getByText('Loading').first().waitFor({ state: 'detached' });
-        // Evaluated by the debugger, which no policy of the page applies to.
-        await page.evaluate(axe);
-        const findings = await page.evaluate(
-          `axe.run().then(({ violations }) => violations.map(({ id, nodes }) => [id, nodes[0].html]))`,
-        );
-        found.push(...(findings as unknown[]).map((finding) => [hash, finding]));
+        const findings = await axeFindings(page);
+        found.push(...findings.map((finding) => [hash, finding]));
       }
 
       expect(found).toEqual([]);
@@ -400,7 +359,8 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     const form = page.getByRole('dialog', { name: 'Add endpoint' });
     expect(await form.getByLabel('Id', { exact: true }).count()).toBe(0);
     await form.getByLabel('URL').fill(partnerUrl);
-    await form.getByLabel('Events').fill('order.added');
+    await form.getByLabel('Every event').uncheck();
+    await form.getByLabel('Names and patterns').fill('order.added');
     await form.getByRole('button', { name: 'Save' }).click();
 
     await page.getByRole('dialog', { name: 'Secret' }).waitFor();
@@ -519,7 +479,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     const dialog = page.getByRole('dialog');
     await dialog.getByText('1 delivery to send again.').waitFor();
     await dialog.getByRole('button', { name: 'Send them again' }).click();
-    await page.getByRole('status').getByText('1 delivery sent again.').waitFor();
+    await page.getByRole('status').getByText('The recovery has started.').waitFor();
     await open(`#/deliveries?endpoint=${id}&status=delivered`);
 
     await page.getByRole('row').filter({ hasText: 'order.missed' }).waitFor();

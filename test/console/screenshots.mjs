@@ -114,7 +114,15 @@ for (const [tenant, id, description] of [
 ]) {
   const [, name] = id.split('-');
   const url = `https://${name}.${tenant}.example/webhooks`;
-  await endpoints.create({ id, tenant, url, description, events: ['order.*', 'invoice.*'] });
+  const onDead = id === 'acme-warehouse' ? 'block' : 'skip';
+  await endpoints.create({
+    id,
+    tenant,
+    url,
+    description,
+    onDead,
+    events: ['order.*', 'invoice.*'],
+  });
 }
 const publisher = app.get(WebhookPublisher);
 const events = ['order.created', 'order.paid', 'order.shipped', 'invoice.created'];
@@ -124,7 +132,9 @@ for (; step < STEPS; step++) {
   for (let n = 0; n < count; n++) {
     const data = { id: `o-${step}-${n}`, customer: 'Ada', total: 4_200, paid: n % 2 === 0 };
     const tenant = random() < 0.5 ? 'acme' : 'globex';
-    await publisher.publish(events[n % events.length], data, { tenant });
+    const event = events[n % events.length];
+    const order = event === 'invoice.created' ? { orderingKey: `account-${tenant}` } : {};
+    await publisher.publish(event, data, { tenant, ...order });
     await clock.advance((30 * MINUTE) / count);
   }
 }
@@ -140,11 +150,14 @@ const origin = `http://127.0.0.1:${app.getHttpServer().address().port}`;
 const api = async (path) => (await fetch(`${origin}/webhooks/console/api/${path}`)).json();
 const firstId = async (path) => encodeURIComponent((await api(path)).items[0].id);
 
+const { items: blocked } = await api('endpoints/acme-warehouse/blocked-keys');
+
 const PAGES = {
   overview: '',
   deliveries: '#/deliveries',
   missed: '#/deliveries?status=dead&endpoint=acme-warehouse&last=24h',
   delivery: `#/deliveries/${await firstId('deliveries?status=dead')}`,
+  'blocking-delivery': `#/deliveries/${encodeURIComponent(blocked[0].deliveryId)}`,
   endpoints: '#/endpoints',
   endpoint: '#/endpoints/acme-warehouse',
   events: '#/event-types',
@@ -152,7 +165,7 @@ const PAGES = {
   refused: `#/inbox/${await firstId('inbox?kind=refused')}`,
   'dead-letters': '#/dead-letters',
   'dead-letter': `#/dead-letters/${await firstId('dead-letters')}`,
-  audit: '#/audit',
+  activity: '#/activity',
 };
 const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } };
 
@@ -176,9 +189,17 @@ try {
       };
       if (folder !== undefined) {
         for (const [name, hash] of Object.entries(PAGES)) await take(name, `console/${hash}`, true);
-        const { hash } = app.get(WebhookPortal).link({ tenant: 'globex', capabilities });
+        await page.goto(`${origin}/webhooks/console/#/endpoints`);
+        await page.getByRole('button', { name: 'Add endpoint' }).click();
+        await page.getByLabel('Every event').uncheck();
+        await page.getByLabel('order.created').check();
+        await page.getByLabel('Filter').fill('{ "data": { "total": { "$gte": 100 } } }');
+        await page.getByText('The example of order.created matches.').waitFor();
+        await page.screenshot({ path: join(folder, `form-${size}-${colorScheme}.png`) });
+        const link = { tenant: 'globex', displayName: 'Globex GmbH', capabilities, language: 'de' };
+        const { hash } = app.get(WebhookPortal).link(link);
         await page.goto(`${origin}/webhooks/portal/${hash}`);
-        await page.getByText('Webhooks of globex').waitFor();
+        await page.getByText('Webhooks von Globex GmbH').waitFor();
         await take('portal', 'portal/', true);
       } else if (size === 'desktop') {
         await page.goto(`${origin}/webhooks/console/`);

@@ -59,7 +59,7 @@ async function call<T>(path: string, init: RequestInit): Promise<T> {
     throw new ApiError(STRINGS.signInAgain, 401);
   }
   throw new ApiError(
-    problem?.detail ?? `The server answered with ${response.status}.`,
+    problem?.detail ?? STRINGS.answered(response.status),
     response.status,
     problem?.code,
     problem?.errors,

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import type { ConsoleStats, StatsBucket, StatsCounts } from '../console-api.js';
-import { clockTime, dateTime, duration } from './format.js';
+import { clockTime, dateTime, duration, number } from './format.js';
 import { Table } from './table.js';
 import { linkTo } from './route.js';
 import { STRINGS } from './strings.js';
@@ -90,7 +90,7 @@ export function Chart({
             ...STATES.map((state) => ({
               name: TEXT.states[state],
               isNumber: true,
-              cell: (bucket: StatsBucket) => bucket[state].toLocaleString(),
+              cell: (bucket: StatsBucket) => number(bucket[state]),
             })),
             {
               name: TEXT.median,
@@ -180,7 +180,7 @@ function sumOf({ delivered, failed, pending }: Pick<StatsCounts, State>): number
 
 function describe(bucket: StatsBucket): string {
   const counts = STATES.filter((state) => bucket[state] > 0).map(
-    (state) => `${bucket[state].toLocaleString()} ${TEXT.states[state]}`,
+    (state) => `${number(bucket[state])} ${TEXT.states[state]}`,
   );
   return `${clockTime(bucket.at)}: ${counts.join(', ') || TEXT.none}`;
 }

@@ -1,11 +1,17 @@
 import type { JSX } from 'preact';
-import type { ConsoleSession, DeliveryList, DeliveryRow, DeliveryStatus } from '../console-api.js';
+import type {
+  ConsoleSession,
+  DeliveryList,
+  DeliveryRow,
+  DeliveryStatus,
+  RedeliverAnswer,
+  RedeliverRequest,
+} from '../console-api.js';
 import { Action, type Question } from './action.js';
-import { get } from './api.js';
+import { act, get } from './api.js';
 import { Content, Empty, Pager, Pill, Time, Title, type Tone } from './components.js';
 import { duration } from './format.js';
 import { useLoaded } from './live.js';
-import { countOf, redeliver } from './recover.js';
 import { linkTo, type Route } from './route.js';
 import { requestOf, SearchBar, type Filter } from './search.js';
 import { Table, useSelection } from './table.js';
@@ -13,7 +19,29 @@ import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
 const TONES: Record<DeliveryStatus, Tone> = { pending: 'wait', delivered: 'good', dead: 'bad' };
-const STATUS: Filter = { name: 'status', label: TEXT.status, choices: STRINGS.status };
+
+/** Sends deliveries again, or returns what would be sent again. */
+function redeliver(request: RedeliverRequest): Promise<RedeliverAnswer> {
+  return act('POST', 'deliveries/redeliver', request);
+}
+
+/** The number of deliveries that would be sent again. */
+function countOf({ items }: RedeliverAnswer): number {
+  return items.filter(({ reason }) => reason === undefined).length;
+}
+
+/**
+ * Sends one delivery again.
+ *
+ * @returns a message about its success, and the id of the new delivery, if it is sent as another one
+ * @throws Error with the message why it is not sent again
+ */
+export async function resend(id: string): Promise<{ text: string; as: string | undefined }> {
+  const { items } = await redeliver({ ids: [id], dryRun: false });
+  const [first] = items;
+  if (first?.redelivered !== true) throw new Error(TEXT.notRedelivered(first?.reason ?? ''));
+  return { text: TEXT.redelivered(1), as: first.as };
+}
 
 /** The list of deliveries. */
 export function Deliveries({
@@ -40,7 +68,7 @@ export function Deliveries({
       <Title text={TEXT.title} />
       <SearchBar
         page="deliveries"
-        main={STATUS}
+        main={{ name: 'status', label: TEXT.status, choices: STRINGS.status }}
         filters={filtersOf(items, isPortal)}
         query={query}
       />
@@ -187,7 +215,14 @@ function DeliveryTable({
       selection={selection}
       columns={[
         { name: TEXT.event, cell: (row) => <a href={linkTo('deliveries', row.id)}>{row.event}</a> },
-        { name: TEXT.status, cell: (row) => <StatusPill of={row} /> },
+        {
+          name: TEXT.status,
+          cell: (row) => (
+            <span>
+              <StatusPill of={row} /> <KeyPill of={row} />
+            </span>
+          ),
+        },
         { name: TEXT.reason, cell: ({ failureReason }) => <Reason code={failureReason} /> },
         { name: TEXT.destination, cell: (row) => <Destination row={row} /> },
         !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
@@ -210,6 +245,14 @@ export function Reason({ code }: { code: string | undefined }): JSX.Element | nu
 
 export function StatusPill({ of: { status } }: { of: DeliveryRow }): JSX.Element {
   return <Pill tone={TONES[status]}>{STRINGS.status[status]}</Pill>;
+}
+
+/** Whether a delivery waits for an earlier one of its key, or holds up later ones. */
+export function KeyPill({ of: { keyState } }: { of: DeliveryRow }): JSX.Element | null {
+  if (keyState === undefined) return null;
+  return (
+    <Pill tone={keyState === 'blocking' ? 'bad' : 'wait'}>{STRINGS.keys.states[keyState]}</Pill>
+  );
 }
 
 export function Destination({ row: { endpointId, origin } }: { row: DeliveryRow }): JSX.Element {

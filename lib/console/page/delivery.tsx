@@ -8,11 +8,11 @@ import type {
 import { Action } from './action.js';
 import { get } from './api.js';
 import { Content, Copy, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
-import { Destination, Reason, StatusPill } from './deliveries.js';
+import { Destination, KeyPill, Reason, resend, StatusPill } from './deliveries.js';
 import { duration } from './format.js';
+import { KeyNotice, Skip } from './keys.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
-import { redeliver } from './recover.js';
 import { linkBack, linkTo } from './route.js';
 import { reasonText, STRINGS } from './strings.js';
 
@@ -24,14 +24,12 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
   const loaded = useLoaded(id, ['deliveries'], (signal) =>
     get<DeliveryDetails>(path, undefined, signal),
   );
+  const mayResend = session.capabilities.includes('redeliver');
   const mayView = session.capabilities.includes('view-payload');
   const sendAgain = async (): Promise<string> => {
-    const { items } = await redeliver({ ids: [id], dryRun: false });
-    const [first] = items;
-    loaded.reload();
-    if (first?.redelivered !== true) throw new Error(TEXT.notRedelivered(first?.reason ?? ''));
-    if (first.as !== undefined) location.hash = linkTo('deliveries', first.as);
-    return TEXT.redelivered(1);
+    const { text, as } = await resend(id).finally(loaded.reload);
+    if (as !== undefined) location.hash = linkTo('deliveries', as);
+    return text;
   };
   return (
     <>
@@ -43,18 +41,20 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
         {(delivery) => (
           <>
             <p class="state">
-              <StatusPill of={delivery} /> <Reason code={delivery.failureReason} />
+              <StatusPill of={delivery} /> <KeyPill of={delivery} />{' '}
+              <Reason code={delivery.failureReason} />
               {delivery.nextAttemptAt !== undefined && (
                 <span>
                   {TEXT.next} <Time at={delivery.nextAttemptAt} />
                 </span>
               )}
             </p>
+            <KeyNotice of={delivery} />
             <div class="buttons">
-              {session.capabilities.includes('redeliver') && (
+              {mayResend && (
                 <Action
                   kind="main"
-                  label={delivery.status === 'pending' ? TEXT.retryNow : TEXT.redeliver}
+                  label={delivery.status === 'delivered' ? TEXT.redeliver : TEXT.retryNow}
                   run={sendAgain}
                   {...(delivery.status === 'delivered' && {
                     ask: {
@@ -64,6 +64,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
                     },
                   })}
                 />
+              )}
+              {delivery.keyState === 'blocking' && mayResend && (
+                <Skip id={id} orderingKey={delivery.orderingKey ?? ''} onDone={loaded.reload} />
               )}
               <Copy label={TEXT.copyCurl} text={async () => curlOf(delivery, path, mayView)} />
             </div>
@@ -90,6 +93,8 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetails }): JSX.Element
           </a>,
         ],
         [TEXT.id, <code>{delivery.id}</code>],
+        [STRINGS.keys.key, delivery.orderingKey && <code>{delivery.orderingKey}</code>],
+        [STRINGS.keys.sequence, delivery.sequence],
         [TEXT.created, <Time at={delivery.createdAt} />],
         [TEXT.updated, <Time at={delivery.updatedAt} />],
         [TEXT.round, delivery.round > 1 ? delivery.round : undefined],

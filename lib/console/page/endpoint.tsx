@@ -4,6 +4,7 @@ import type {
   ConsoleSession,
   ConsoleStats,
   EndpointRow,
+  RecoveryAnswer,
   RotatedKeyAnswer,
   TestEventAnswer,
   TestEventRequest,
@@ -11,12 +12,14 @@ import type {
 import { Action, Field } from './action.js';
 import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
-import { Content, Empty, Facts, Panel, Time, Title } from './components.js';
+import { Content, Empty, Panel, Pill, Title } from './components.js';
+import { EndpointFacts, formatOf } from './endpoint-facts.js';
 import { EndpointForm, Secret } from './endpoint-form.js';
-import { dateTime, duration } from './format.js';
+import { duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
-import { useLoaded } from './live.js';
-import { Recover } from './recover.js';
+import { useLoaded, type Loaded } from './live.js';
+import { BlockedKeys, useBlockedKeys } from './keys.js';
+import { Recover, Recovery, useRecovery } from './recover.js';
 import { linkBack, linkTo } from './route.js';
 import { reasonText, STRINGS } from './strings.js';
 
@@ -36,6 +39,13 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
       signal,
     ),
   );
+  const blocked = useBlockedKeys(id);
+  const recovery = useRecovery(path);
+  const tenant = loaded.data?.tenant;
+  const format = useLoaded(`format ${id} ${tenant}`, ['endpoints'], (signal) =>
+    formatOf(id, tenant, signal),
+  );
+  const blockedCount = blocked.data?.items.length ?? 0;
   return (
     <>
       <a class="back" href={linkBack('endpoints')}>
@@ -47,17 +57,27 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
           <>
             <p class="state">
               <HealthPill health={endpoint.health} /> {healthText(endpoint.health)}
+              {blockedCount > 0 && <Pill tone="bad">{STRINGS.keys.count(blockedCount)}</Pill>}
             </p>
             <EndpointActions
               endpoint={endpoint}
               session={session}
               path={path}
+              recovery={recovery}
               onChange={loaded.reload}
             />
+            <Recovery
+              path={path}
+              recovery={recovery.data?.recovery}
+              mayCancel={session.capabilities.includes('redeliver')}
+              onChange={recovery.reload}
+            />
+            <BlockedKeys blocked={blocked} session={session} />
             <Panel
               title={TEXT.chart}
               aside={
                 <span class="links">
+                  <a href={linkTo('activity', undefined, { target: id })}>{TEXT.activity}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id })}>{TEXT.deliveries}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id, status: 'dead' })}>
                     {TEXT.missedOf(endpoint.health.counts?.dead ?? 0)}
@@ -75,7 +95,7 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
                 }
               </Content>
             </Panel>
-            <EndpointFacts endpoint={endpoint} />
+            <EndpointFacts endpoint={endpoint} format={format.data} />
           </>
         )}
       </Content>
@@ -85,15 +105,18 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
 
 function EndpointActions({
   endpoint,
-  session: { capabilities },
+  session,
   path,
+  recovery,
   onChange,
 }: {
   endpoint: EndpointRow;
   session: ConsoleSession;
   path: string;
+  recovery: Loaded<RecoveryAnswer>;
   onChange: () => void;
 }): JSX.Element {
+  const { capabilities } = session;
   const { id, disabled, pausedAt, source, health } = endpoint;
   const [isEditing, setIsEditing] = useState(false);
   const [secret, setSecret] = useState<string>();
@@ -141,9 +164,11 @@ function EndpointActions({
           }}
         />
       )}
-      {capabilities.includes('redeliver') && (health.counts?.dead ?? 0) > 0 && (
-        <Recover endpoint={id} onChange={onChange} />
-      )}
+      {capabilities.includes('redeliver') &&
+        (health.counts?.dead ?? 0) > 0 &&
+        recovery.data?.recovery?.status !== 'running' && (
+          <Recover path={path} onStart={recovery.reload} />
+        )}
       {isManaged && mayManage && (
         <Action
           kind="danger"
@@ -160,10 +185,23 @@ function EndpointActions({
         <EndpointForm
           title={TEXT.editTitle}
           endpoint={endpoint}
-          hasIdentity={false}
+          session={session}
           onClose={() => setIsEditing(false)}
-          onSave={async ({ url, events, description }) => {
-            await act('PATCH', path, { url, events, description: description ?? null });
+          onSave={async ({
+            description = null,
+            filter = null,
+            onDead = null,
+            retry,
+            ...values
+          }) => {
+            await act('PATCH', path, {
+              ...values,
+              description,
+              filter,
+              onDead,
+              // Operators set it.
+              ...(session.kind === 'console' && { retry: retry ?? null }),
+            });
             onChange();
           }}
         />
@@ -205,35 +243,4 @@ export async function sendTest(
   reload();
   if (delivered) return TEXT.testDelivered(statusCode, duration(durationMs));
   throw new Error(TEXT.testFailed(reasonText(failureReason), duration(durationMs)));
-}
-
-function EndpointFacts({ endpoint }: { endpoint: EndpointRow }): JSX.Element {
-  const { health, disabled, keys } = endpoint;
-  const { counts, lastSuccessAt } = health;
-  return (
-    <Facts
-      facts={[
-        [TEXT.id, <code>{endpoint.id}</code>],
-        [TEXT.url, <code>{endpoint.url}</code>],
-        [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
-        [TEXT.tenant, endpoint.tenant],
-        [
-          TEXT.disabled,
-          disabled && (
-            <>
-              {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />
-            </>
-          ),
-        ],
-        [TEXT.counts, counts && TEXT.countsOf(counts)],
-        [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
-        [
-          TEXT.keys,
-          keys.map(({ kid, signsFrom }) => TEXT.keyFrom(kid, dateTime(signsFrom))).join('; '),
-        ],
-        [TEXT.source, TEXT.sources[endpoint.source]],
-        [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
-      ]}
-    />
-  );
 }

@@ -4,7 +4,7 @@ import type { ConsoleSession, CreatedEndpointAnswer, EndpointList } from '../con
 import { act, get } from './api.js';
 import { Content, Empty, Pager, Time, Title } from './components.js';
 import { EndpointForm, Secret, type EndpointValues } from './endpoint-form.js';
-import { percent } from './format.js';
+import { number, percent } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded } from './live.js';
 import { linkTo, type Route } from './route.js';
@@ -83,7 +83,7 @@ export function Endpoints({
                   {
                     name: TEXT.waiting,
                     isNumber: true,
-                    cell: ({ health }) => health.counts?.pending.toLocaleString(),
+                    cell: ({ health }) => health.counts && number(health.counts.pending),
                   },
                   {
                     name: TEXT.missed,
@@ -93,7 +93,7 @@ export function Endpoints({
                         '0'
                       ) : (
                         <a href={linkTo('deliveries', undefined, { endpoint: id, status: 'dead' })}>
-                          {counts.dead.toLocaleString()}
+                          {number(counts.dead)}
                         </a>
                       ),
                   },
@@ -112,7 +112,7 @@ export function Endpoints({
       {isAdding && (
         <EndpointForm
           title={TEXT.addTitle}
-          hasIdentity={kind === 'console'}
+          session={session}
           onClose={() => setIsAdding(false)}
           onSave={add}
         />

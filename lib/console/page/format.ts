@@ -1,7 +1,23 @@
+/** Language of numbers and times. */
+let language: string | undefined;
+let relativeTime = new Intl.RelativeTimeFormat();
+
+/** Sets the language of numbers and times, in the region that the browser prefers for it. */
+export function setFormats(tag: string): void {
+  language = navigator.languages.find((one) => one.startsWith(`${tag}-`)) ?? tag;
+  relativeTime = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
+}
+
+/** A number with its groups of digits, and as many digits after the point as given. */
+export function number(value: number, digits = 0): string {
+  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return value.toLocaleString(language, options);
+}
+
 /** Milliseconds as `350 ms`, `4.2 s`, `3 min`, `2 h` or `5 d`. */
 export function duration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 60_000) return `${number(ms / 1_000, 1)} s`;
   if (ms < 3_600_000) return `${Math.round(ms / 60_000)} min`;
   if (ms < 86_400_000) return `${Math.round(ms / 3_600_000)} h`;
   return `${Math.round(ms / 86_400_000)} d`;
@@ -10,12 +26,12 @@ export function duration(ms: number): string {
 /** Bytes as `21 B`, `4.5 kB` or `1.2 MB`. */
 export function bytes(size: number): string {
   if (size < 1_000) return `${size} B`;
-  return size < 1_000_000 ? `${(size / 1_000).toFixed(1)} kB` : `${(size / 1e6).toFixed(1)} MB`;
+  return size < 1_000_000 ? `${number(size / 1_000, 1)} kB` : `${number(size / 1e6, 1)} MB`;
 }
 
 /** Local date and time, to the second. */
 export function dateTime(iso: string): string {
-  return new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+  return new Date(iso).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
 /** Local time of the day, with the date if it is another day. */
@@ -24,12 +40,11 @@ export function clockTime(iso: string): string {
   const isToday = date.toDateString() === new Date().toDateString();
   const time = { hour: '2-digit', minute: '2-digit' } as const;
   return date.toLocaleString(
-    undefined,
+    language,
     isToday ? time : { month: 'short', day: 'numeric', ...time },
   );
 }
 
-const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
 const UNITS = [
   ['second', 1_000, 60_000],
   ['minute', 60_000, 3_600_000],
@@ -41,13 +56,13 @@ const UNITS = [
 export function relative(iso: string): string {
   const distance = new Date(iso).getTime() - Date.now();
   const unit = UNITS.find(([, , below]) => Math.abs(distance) < below);
-  if (unit !== undefined) return RELATIVE.format(Math.trunc(distance / unit[1]), unit[0]);
-  return new Date(iso).toLocaleDateString(undefined, { dateStyle: 'medium' });
+  if (unit !== undefined) return relativeTime.format(Math.trunc(distance / unit[1]), unit[0]);
+  return new Date(iso).toLocaleDateString(language, { dateStyle: 'medium' });
 }
 
 /** A share of 1 as `97.6 %`. */
 export function percent(share: number): string {
-  return share.toLocaleString(undefined, { style: 'percent', maximumFractionDigits: 1 });
+  return share.toLocaleString(language, { style: 'percent', maximumFractionDigits: 1 });
 }
 
 /** Indents JSON; returns other strings as they are. */

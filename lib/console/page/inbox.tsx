@@ -30,8 +30,6 @@ const TONES: Record<InboxOutcome, Tone> = {
   refused: 'bad',
 };
 
-const KIND: Filter = { name: 'kind', label: TEXT.kind, choices: TEXT.kinds };
-
 /** The list of received requests. */
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
@@ -42,7 +40,12 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   return (
     <>
       <Title text={TEXT.title} />
-      <SearchBar page="inbox" main={KIND} filters={filtersOf(items)} query={query} />
+      <SearchBar
+        page="inbox"
+        main={{ name: 'kind', label: TEXT.kind, choices: TEXT.kinds }}
+        filters={filtersOf(items)}
+        query={query}
+      />
       <Content loaded={loaded}>
         {({ items: rows, next }) => (
           <>

@@ -1,8 +1,8 @@
 import { render, type JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleOverview, ConsoleSession } from '../console-api.js';
+import { Activity } from './activity.js';
 import { act, get, type ApiError } from './api.js';
-import { Audit } from './audit.js';
 import { setBrandName, Title, Toasts } from './components.js';
 import { DeadLetters } from './dead-letters.js';
 import { Deliveries } from './deliveries.js';
@@ -10,17 +10,21 @@ import { Delivery } from './delivery.js';
 import { Endpoint } from './endpoint.js';
 import { Endpoints } from './endpoints.js';
 import { EventTypes } from './event-types.js';
+import { number } from './format.js';
 import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
 import { startLive, useLoaded, type Loaded } from './live.js';
 import { Overview } from './overview.js';
 import { linkTo, useRoute, type Route } from './route.js';
-import { STRINGS } from './strings.js';
+import { setLanguage, STRINGS } from './strings.js';
 
 type Section = keyof typeof STRINGS.nav;
 
 /** Set by the build. */
 declare const PACKAGE_VERSION: string;
+
+/** In a frame, the application around it has its own name, account and links. */
+const IS_FRAMED = window.parent !== window;
 
 const FIRST: Section = 'overview';
 
@@ -33,7 +37,7 @@ function sectionsOf({ features, kind }: ConsoleSession): Section[] {
     'event-types': features.eventTypes,
     inbox: features.inbox && kind === 'console',
     'dead-letters': features.deadLetters && kind === 'console',
-    audit: true,
+    activity: true,
   };
   return (Object.keys(has) as Section[]).filter((section) => has[section]);
 }
@@ -42,7 +46,12 @@ function App(): JSX.Element {
   const [session, setSession] = useState<ConsoleSession>();
   const [error, setError] = useState<ApiError>();
   useEffect(() => {
-    openSession().then(setSession, setError);
+    const open = async (): Promise<void> => {
+      const opened = await openSession();
+      setLanguage(opened.language);
+      setSession(opened);
+    };
+    open().catch(setError);
     // A link that is opened in the tab of this page changes only the fragment.
     const onHashChange = (): void => {
       if (linkToken() !== undefined) location.reload();
@@ -83,12 +92,12 @@ async function openSession(): Promise<ConsoleSession> {
 
 function Console({ session }: { session: ConsoleSession }): JSX.Element {
   const route = useRoute();
-  const { brand, tenant, kind } = session;
-  const isPortal = kind === 'portal';
-  const name = isPortal ? STRINGS.portalTenant(tenant ?? brand.name) : brand.name;
+  const { brand, tenant, displayName = tenant ?? brand.name, returnUrl } = session;
+  const name = session.kind === 'portal' ? STRINGS.portalTenant(displayName) : brand.name;
   useEffect(() => {
     startLive();
     setBrandName(brand.name);
+    document.documentElement.classList.toggle('framed', IS_FRAMED);
     if (brand.color !== undefined) {
       const { style } = document.documentElement;
       style.setProperty('--brand', brand.color);
@@ -110,6 +119,11 @@ function Console({ session }: { session: ConsoleSession }): JSX.Element {
         {STRINGS.skip}
       </a>
       <div class="side">
+        {returnUrl !== undefined && (
+          <a class="return" href={returnUrl} target="_top">
+            {STRINGS.backTo(new URL(returnUrl).host)}
+          </a>
+        )}
         <header>
           {brand.logo !== undefined && <img src={brand.logo} alt="" />}
           <strong>{name}</strong>
@@ -161,8 +175,8 @@ function Navigation({
             <Icon name={section} />
             <span>{STRINGS.nav[section]}</span>
             {count > 0 && (
-              <span class="count" title={`${count.toLocaleString()} ${name}`} aria-hidden="true">
-                {count > 9_999 ? '9,999+' : count.toLocaleString()}
+              <span class="count" title={`${number(count)} ${name}`} aria-hidden="true">
+                {count > 9_999 ? `${number(9_999)}+` : number(count)}
               </span>
             )}
           </a>
@@ -237,8 +251,8 @@ function View({
       return id === undefined ? <Inbox route={route} /> : <InboxEntry session={session} id={id} />;
     case 'dead-letters':
       return <DeadLetters session={session} route={route} />;
-    case 'audit':
-      return <Audit />;
+    case 'activity':
+      return <Activity session={session} route={route} />;
     default:
       return <Title text={STRINGS.notFound} />;
   }

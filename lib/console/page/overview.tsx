@@ -4,7 +4,7 @@ import { get } from './api.js';
 import { Chart, Sparkline, statsQuery, type Range } from './charts.js';
 import { Choice, Content, Empty, Panel, Title } from './components.js';
 import { HealthPill, healthText } from './health.js';
-import { duration, percent } from './format.js';
+import { duration, number, percent } from './format.js';
 import { useLoaded, type Loaded } from './live.js';
 import { linkTo, type Route } from './route.js';
 import { RANGES } from './search.js';
@@ -240,7 +240,7 @@ function Card({
     <>
       <span>{name}</span>
       <strong class={isBad ? 'bad-text' : ''}>
-        {typeof value === 'number' ? value.toLocaleString() : value}
+        {typeof value === 'number' ? number(value) : value}
       </strong>
       <small>{detail}</small>
     </>

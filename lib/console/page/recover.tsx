@@ -1,109 +1,89 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { RedeliverAnswer, RedeliverRequest } from '../console-api.js';
-import { Field, FormDialog } from './action.js';
-import { act } from './api.js';
-import { messageOf } from './components.js';
+import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from '../console-api.js';
+import { Action, Field, FormDialog } from './action.js';
+import { act, get } from './api.js';
+import { messageOf, Panel, Pill, Time, type Tone } from './components.js';
+import { useLoaded, type Loaded } from './live.js';
 import { RANGES, requestOf } from './search.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.recover;
-/** Deliveries of one call: small enough to show progress. */
-const BATCH = 200;
+const TONES: Record<RecoveryRow['status'], Tone> = {
+  running: 'wait',
+  done: 'good',
+  cancelled: 'plain',
+};
+/** A recovery that ended earlier is listed as an activity only. */
+const SHOWN_MS = 86_400_000;
 
-/** Sends deliveries again, or returns what would be sent again. */
-export function redeliver(request: RedeliverRequest): Promise<RedeliverAnswer> {
-  return act('POST', 'deliveries/redeliver', request);
+/** The last recovery of an endpoint, which runs in the background. */
+export function useRecovery(path: string): Loaded<RecoveryAnswer> {
+  return useLoaded(`recovery ${path}`, ['endpoints'], (signal) =>
+    get<RecoveryAnswer>(`${path}/recovery`, undefined, signal),
+  );
 }
 
-/** The number of deliveries that would be sent again. */
-export function countOf({ items }: RedeliverAnswer): number {
-  return items.filter(({ reason }) => reason === undefined).length;
-}
-
-/** Sends the missed deliveries of an endpoint again, since a time that the user chooses, after a preview. */
-export function Recover({
-  endpoint,
-  onChange,
-}: {
-  endpoint: string;
-  onChange: () => void;
-}): JSX.Element {
+/** Starts a recovery of an endpoint, since a time that the user chooses, after a preview. */
+export function Recover({ path, onStart }: { path: string; onStart: () => void }): JSX.Element {
   const [isOpen, setIsOpen] = useState(false);
   return (
     <>
       <button type="button" class="quiet" onClick={() => setIsOpen(true)}>
         {TEXT.label}
       </button>
-      {isOpen && (
-        <RecoverDialog endpoint={endpoint} onChange={onChange} onClose={() => setIsOpen(false)} />
-      )}
+      {isOpen && <RecoverDialog path={path} onStart={onStart} onClose={() => setIsOpen(false)} />}
     </>
   );
 }
 
 function RecoverDialog({
-  endpoint,
-  onChange,
+  path,
+  onStart,
   onClose,
 }: {
-  endpoint: string;
-  onChange: () => void;
+  path: string;
+  onStart: () => void;
   onClose: () => void;
 }): JSX.Element {
   const [last, setLast] = useState<string>('24h');
-  const [preview, setPreview] = useState<RedeliverAnswer>();
-  const [text, setText] = useState<string>(TEXT.counting);
-  const [sent, setSent] = useState<number>();
-  const filter = requestOf({ endpoint, last });
+  const [count, setCount] = useState(0);
+  const [text, setText] = useState(TEXT.counting);
+  const { since } = requestOf({ last });
   useEffect(() => {
     let isCurrent = true;
-    setPreview(undefined);
+    setCount(0);
     setText(TEXT.counting);
-    const count = async (): Promise<void> => {
+    const preview = async (): Promise<void> => {
       try {
-        const answer = await redeliver({ filter, dryRun: true });
+        const body = { since, dryRun: true };
+        const answer = await act<RecoveryPreview>('POST', `${path}/recovery`, body);
         if (!isCurrent) return;
-        setPreview(answer);
-        setText(TEXT.preview(countOf(answer), answer.more));
+        setCount(answer.count);
+        setText(TEXT.preview(answer.count));
       } catch (error) {
         if (isCurrent) setText(messageOf(error));
       }
     };
-    void count();
+    void preview();
     return () => {
       isCurrent = false;
     };
   }, [last]);
-  const run = async (): Promise<string> => {
-    let count = 0;
-    try {
-      for (;;) {
-        setSent(count);
-        const { items, more } = await redeliver({ filter, dryRun: false, limit: BATCH });
-        count += items.filter(({ redelivered }) => redelivered).length;
-        if (!more || items.length === 0) return TEXT.done(count);
-      }
-    } finally {
-      setSent(undefined);
-      onChange();
-    }
-  };
-  const total = preview === undefined ? 0 : countOf(preview);
   return (
     <FormDialog
       title={TEXT.title}
       verb={TEXT.verb}
-      disabled={total === 0}
-      run={run}
+      disabled={count === 0}
       onClose={onClose}
+      run={async () => {
+        await act('POST', `${path}/recovery`, { since, dryRun: false });
+        onStart();
+        return TEXT.started;
+      }}
     >
       <Field label={TEXT.since}>
-        <select
-          disabled={sent !== undefined}
-          value={last}
-          onChange={({ currentTarget }) => setLast(currentTarget.value)}
-        >
+        <select value={last} onChange={({ currentTarget }) => setLast(currentTarget.value)}>
           {[...Object.keys(RANGES), ''].map((value) => (
             <option value={value} key={value}>
               {value === '' ? TEXT.ever : STRINGS.search.lastRanges[value as keyof typeof RANGES]}
@@ -111,11 +91,55 @@ function RecoverDialog({
           ))}
         </select>
       </Field>
-      <p role="status">{sent === undefined ? text : TEXT.progress(sent)}</p>
-      {sent !== undefined && (
-        <progress value={sent} max={Math.max(total, sent + BATCH)} aria-label={TEXT.title} />
-      )}
+      <p role="status">{text}</p>
       <small>{TEXT.note}</small>
     </FormDialog>
+  );
+}
+
+/** The progress of the last recovery, and how it ended. */
+export function Recovery({
+  path,
+  recovery,
+  mayCancel,
+  onChange,
+}: {
+  path: string;
+  recovery: RecoveryRow | undefined;
+  mayCancel: boolean;
+  onChange: () => void;
+}): JSX.Element | null {
+  if (recovery === undefined) return null;
+  const { status, sent, skipped, total, startedAt, updatedAt, actor } = recovery;
+  const isRunning = status === 'running';
+  if (!isRunning && Date.now() - Date.parse(updatedAt) > SHOWN_MS) return null;
+  return (
+    <Panel
+      title={TEXT.title}
+      aside={<Pill tone={TONES[status]}>{STRINGS.activity.outcomes[status]}</Pill>}
+    >
+      <div>
+        {isRunning && <progress value={sent + skipped} max={total} aria-label={TEXT.title} />}
+        <p>
+          {TEXT.progress(sent, total)} {skipped > 0 && TEXT.skipped(skipped)}
+        </p>
+        <div class="bar">
+          <small>
+            {TEXT.startedBy(actor)} <Time at={startedAt} />
+          </small>
+          {isRunning && mayCancel && (
+            <Action
+              label={TEXT.cancel}
+              ask={{ title: TEXT.cancel, text: TEXT.cancelAsk, verb: TEXT.cancel }}
+              run={async () => {
+                await act('DELETE', `${path}/recovery`);
+                onChange();
+                return TEXT.cancelled;
+              }}
+            />
+          )}
+        </div>
+      </div>
+    </Panel>
   );
 }

@@ -31,8 +31,8 @@ export function SearchBar({
 }: {
   page: string;
   filters: readonly Filter[];
-  /** The filter whose values are always shown. */
-  main: Filter;
+  /** The filter whose values are always shown; absent if it has too many. */
+  main?: Filter;
   query: Route['query'];
   hasTime?: boolean;
 }): JSX.Element {
@@ -47,10 +47,10 @@ export function SearchBar({
     addEventListener('keydown', focus);
     return () => removeEventListener('keydown', focus);
   }, []);
-  const all = [main, ...filters];
+  const all = main === undefined ? filters : [main, ...filters];
   const link = (changes: Readonly<Record<string, string | undefined>>): string =>
     linkTo(page, undefined, { ...values, ...changes });
-  const chips = Object.entries(values).filter(([name]) => name !== main.name && name !== 'last');
+  const chips = Object.entries(values).filter(([name]) => name !== main?.name && name !== 'last');
   return (
     <search>
       <form
@@ -91,15 +91,17 @@ export function SearchBar({
         )}
       </form>
       <div class="chips">
-        <Choice
-          label={main.label}
-          chosen={values[main.name] ?? ''}
-          options={['', ...Object.keys(main.choices ?? {})].map((value) => ({
-            value,
-            name: value === '' ? STRINGS.all : main.choices![value]!,
-            href: link({ [main.name]: value }),
-          }))}
-        />
+        {main !== undefined && (
+          <Choice
+            label={main.label}
+            chosen={values[main.name] ?? ''}
+            options={['', ...Object.keys(main.choices ?? {})].map((value) => ({
+              value,
+              name: value === '' ? STRINGS.all : main.choices![value]!,
+              href: link({ [main.name]: value }),
+            }))}
+          />
+        )}
         {chips.map(([name, value]) => {
           const filter = all.find((one) => one.name === name);
           const label = filter?.label ?? TEXT.times[name as 'since' | 'until'] ?? name;

@@ -1,7 +1,10 @@
-const deliveries = (count: number): string =>
-  `${count.toLocaleString()} ${count === 1 ? 'delivery' : 'deliveries'}`;
+import { number, setFormats } from './format.js';
+import { GERMAN } from './strings.de.js';
 
-/** Every string that the page shows. */
+const deliveries = (count: number): string =>
+  `${number(count)} ${count === 1 ? 'delivery' : 'deliveries'}`;
+
+/** Every string that the page shows, in English until {@link setLanguage} is called. */
 export const STRINGS = {
   skip: 'Skip to content',
   loading: 'Loading …',
@@ -12,16 +15,18 @@ export const STRINGS = {
     'event-types': 'Events',
     inbox: 'Received',
     'dead-letters': 'Dead letters',
-    audit: 'Activity',
+    activity: 'Activity',
   },
   navLabel: 'Sections',
   portalTenant: (tenant: string) => `Webhooks of ${tenant}`,
   signedInAs: (actor: string) => `Signed in as ${actor}`,
   signOut: 'Sign out',
+  backTo: (place: string) => `← Back to ${place}`,
   linkNeeded:
     'This page needs a valid link. Links expire after a short time, so ask for a new one.',
   signInAgain: 'Your session has ended. Sign in again, then reload this page.',
   noAnswer: 'The server did not answer.',
+  answered: (status: number) => `The server answered with ${status}.`,
   tookTooLong:
     'The server took too long to answer. An action may still be carried out: check before you repeat it.',
   failed: 'This part could not be loaded.',
@@ -64,6 +69,8 @@ export const STRINGS = {
     gone: 'the receiver answered 410 Gone',
     failing: 'every attempt failed for days',
   },
+  /** A failure reason: the status of an answer. */
+  answeredStatus: (status: string) => `answered ${status}`,
   /** By failure reason; see {@link reasonText}. */
   reasons: {
     timeout: 'no answer in time',
@@ -88,12 +95,12 @@ export const STRINGS = {
     aborted: 'interrupted by a shutdown',
     handler_failed: 'a handler failed',
     event_unhandled: 'no handler',
-  } as Readonly<Record<string, string>>,
+  },
 
   chart: {
     label: 'Deliveries over time',
     states: { delivered: 'delivered', pending: 'waiting', failed: 'missed' },
-    highest: (count: number) => `highest: ${count.toLocaleString()}`,
+    highest: (count: number) => `highest: ${number(count)}`,
     now: 'Now',
     none: 'none',
     asTable: 'Show as a table',
@@ -108,10 +115,9 @@ export const STRINGS = {
     show: 'Show',
     fail: (count: number) => (count === 1 ? '1 endpoint fails.' : `${count} endpoints fail.`),
     delivered: 'Delivered',
-    of: (delivered: number, all: number) =>
-      `${delivered.toLocaleString()} of ${all.toLocaleString()}`,
+    of: (delivered: number, all: number) => `${number(delivered)} of ${number(all)}`,
     missed: 'Missed',
-    missedInAll: (count: number) => `${count.toLocaleString()} in all`,
+    missedInAll: (count: number) => `${number(count)} in all`,
     waiting: 'Waiting',
     late: (time: string) => `the oldest is ${time} late`,
     onTime: 'none is late',
@@ -128,8 +134,8 @@ export const STRINGS = {
     attention: 'Endpoints that need attention',
     allEndpoints: 'All endpoints',
     allFine: 'No endpoint needs attention.',
-    missedCount: (count: number) => `${count.toLocaleString()} missed`,
-    waitingCount: (count: number) => `${count.toLocaleString()} waiting`,
+    missedCount: (count: number) => `${number(count)} missed`,
+    waitingCount: (count: number) => `${number(count)} waiting`,
     received: 'Received requests',
     accepted: 'Accepted',
     kept: 'of those that are kept',
@@ -172,19 +178,43 @@ export const STRINGS = {
     retryNow: 'Retry now',
     redeliver: 'Send again',
     redeliverSelected: 'Send selected again',
-    redeliverAll: (status: 'dead' | 'delivered') =>
+    redeliverAll: (status: 'dead' | 'delivered'): string =>
       status === 'dead' ? 'Send all missed of this list again …' : 'Send all of this list again …',
     redeliverCount: (count: number) => `Send ${deliveries(count)} again`,
     redeliverAsk: (count: number, more: boolean) =>
       more
-        ? `${count.toLocaleString()} deliveries are sent again now, and more match: repeat this for the rest.`
-        : `${count.toLocaleString()} ${count === 1 ? 'delivery is' : 'deliveries are'} sent again now.`,
+        ? `${number(count)} deliveries are sent again now, and more match: repeat this for the rest.`
+        : `${number(count)} ${count === 1 ? 'delivery is' : 'deliveries are'} sent again now.`,
     redeliverOf: (filter: string) => `Selected are: ${filter}.`,
     redeliverNothing: 'None of these can be sent again.',
     redeliverSkipped: (count: number) =>
-      `${count.toLocaleString()} are skipped: still waiting, or already sent again.`,
+      `${number(count)} are skipped: still waiting, or already sent again.`,
     redelivered: (count: number) => `${deliveries(count)} sent again.`,
     notRedelivered: (reason: string) => `It was not sent again: ${reason}.`,
+  },
+
+  keys: {
+    title: 'Blocked keys',
+    intro: 'Later deliveries of these keys wait until the missed one is sent again or skipped.',
+    states: { waiting: 'Waits for its key', blocking: 'Blocks its key' },
+    key: 'Ordering key',
+    sequence: 'Sequence number',
+    missed: 'Missed',
+    since: 'Since',
+    actions: 'Actions',
+    count: (count: number) =>
+      count === 1 ? '1 key is blocked' : `${number(count)} keys are blocked`,
+    waits: (key: string) => `It waits for an earlier delivery of the key ${key}.`,
+    blocks: (key: string) =>
+      `Later deliveries of the key ${key} wait until this one is sent again or skipped.`,
+    showBlocker: 'Show the missed delivery',
+    retry: 'Retry now',
+    skip: 'Skip',
+    skipTitle: 'Skip this delivery',
+    skipAsk: (key: string) =>
+      `It stays missed, and the later deliveries of the key ${key} are sent without it.`,
+    skipped: (key: string) => `The deliveries of the key ${key} continue.`,
+    notSkipped: (key: string) => `No delivery of the key ${key} waited for it.`,
   },
 
   recover: {
@@ -194,13 +224,17 @@ export const STRINGS = {
     since: 'Missed within',
     ever: 'all time',
     counting: 'Counting …',
-    preview: (count: number, more: boolean) =>
-      count === 0
-        ? 'No delivery was missed in this time.'
-        : `${more ? 'More than ' : ''}${deliveries(count)} to send again.`,
-    progress: (count: number) => `${deliveries(count)} sent again so far …`,
-    done: (count: number) => `${deliveries(count)} sent again.`,
-    note: 'The oldest of each batch is sent first. If you leave this page, the rest stays missed, and you can start again.',
+    preview: (count: number) =>
+      count === 0 ? 'No delivery was missed in this time.' : `${deliveries(count)} to send again.`,
+    note: 'They are sent in the background: you can leave this page.',
+    started: 'The recovery has started.',
+    progress: (sent: number, total: number) => `${number(sent)} of ${number(total)} sent again.`,
+    skipped: (count: number) => `${number(count)} skipped, because their payload is gone.`,
+    startedBy: (actor: string | undefined) =>
+      actor === undefined ? 'Started' : `Started by ${actor}`,
+    cancel: 'Cancel recovery',
+    cancelAsk: 'What was not sent again yet stays missed.',
+    cancelled: 'The recovery is cancelled.',
   },
 
   payload: {
@@ -222,7 +256,37 @@ export const STRINGS = {
     id: 'Id',
     url: 'URL',
     events: 'Events',
-    eventsHint: 'Names or patterns, separated by commas. ** matches every event.',
+    everyEvent: 'Every event, also those that are added later',
+    names: 'Names and patterns',
+    otherNames: 'Other names and patterns',
+    eventsHint: 'Separated by commas. order.* matches order.paid.',
+    noEvents: 'Choose at least one event.',
+    filter: 'Filter',
+    filterHint: 'Optional: only events with this content, as JSON. {"data":{"total":{"$gte":100}}}',
+    noJson: 'The filter is not valid JSON.',
+    matches: (event: string) => `The example of ${event} matches.`,
+    matchesNot: (event: string) => `The example of ${event} does not match.`,
+    attempts: 'Attempts of a delivery',
+    attemptsHint: 'Empty: as the publisher is configured.',
+    onDead: {
+      '': 'As the publisher is configured',
+      skip: 'Later ones of its key are sent',
+      block: 'Later ones of its key wait',
+    },
+    acknowledged: 'Acknowledged format',
+    lastTime: 'last',
+    activity: 'Activity',
+    settings: {
+      filter: 'Filter',
+      profile: 'Format',
+      retry: 'Retries',
+      timeout: 'Time limit',
+      onDead: 'After a missed delivery',
+      rateLimit: 'Rate limit',
+      concurrency: 'Concurrency',
+      method: 'Method',
+      headers: 'Headers',
+    },
     tenant: 'Tenant',
     description: 'Name',
     health: 'Health',
@@ -237,9 +301,14 @@ export const STRINGS = {
     lastSuccess: 'Last success',
     counts: 'Deliveries',
     countsOf: ({ pending, delivered, dead }: Record<'pending' | 'delivered' | 'dead', number>) =>
-      `${delivered.toLocaleString()} delivered, ${pending.toLocaleString()} waiting, ${dead.toLocaleString()} missed`,
+      `${number(delivered)} delivered, ${number(pending)} waiting, ${number(dead)} missed`,
     keys: 'Keys',
-    keyFrom: (kid: string, time: string) => `${kid}, signs from ${time}`,
+    keyFrom: (kid: string, time: string, state: 'signing' | 'next' | 'retired') =>
+      ({
+        signing: `${kid}, signs since ${time}`,
+        next: `${kid}, signs from ${time}`,
+        retired: `${kid}, no longer signs`,
+      })[state],
     source: 'Defined in',
     sources: { options: 'the configuration', store: 'the endpoint store' },
     disabled: 'Disabled',
@@ -284,7 +353,7 @@ export const STRINGS = {
     secretAsk: 'Give this secret to the receiver now. It cannot be shown again.',
     secretDone: 'I have stored it',
     deliveries: 'All deliveries',
-    missedOf: (count: number) => `${count.toLocaleString()} missed`,
+    missedOf: (count: number) => `${number(count)} missed`,
   },
 
   eventTypes: {
@@ -369,22 +438,68 @@ export const STRINGS = {
     failed: 'Failed',
   },
 
-  audit: {
+  activity: {
     title: 'Activity',
     intro: 'What users did, and what happened to endpoints.',
+    introPortal: 'What was done here, and what happened to your endpoints.',
     empty: 'No action has been taken yet.',
-    at: 'At',
+    at: 'When',
     action: 'Action',
     actor: 'By',
+    by: { operator: 'an operator', partner: 'a partner', system: 'automatically' },
     target: 'On',
-    count: 'Affected',
+    tenant: 'Tenant',
+    affected: (count: number) => `${number(count)} affected`,
     outcome: 'Outcome',
     outcomes: { done: 'done', failed: 'failed', running: 'running', cancelled: 'cancelled' },
+    actions: {
+      'payload.view': 'Payload viewed',
+      'delivery.redeliver': 'Deliveries sent again',
+      'delivery.skip': 'Delivery skipped',
+      'inbox.retry': 'Handlers run again',
+      'endpoint.create': 'Endpoint added',
+      'endpoint.update': 'Endpoint changed',
+      'endpoint.delete': 'Endpoint deleted',
+      'endpoint.enable': 'Endpoint enabled',
+      'endpoint.disable': 'Endpoint disabled',
+      'endpoint.pause': 'Endpoint paused',
+      'endpoint.resume': 'Endpoint resumed',
+      'endpoint.test': 'Test event sent',
+      'endpoint.rotate-key': 'Key rotated',
+      'endpoint.recover': 'Recovery of missed deliveries',
+      'endpoint.failing': 'Endpoint failing',
+      'queue.lagging': 'Deliveries late',
+      'session.start': 'Signed in',
+    },
   },
-} as const;
+};
+
+/** What a translation has. */
+export type Messages = typeof STRINGS;
+
+const TRANSLATIONS: Readonly<Record<string, Messages>> = { de: GERMAN };
+
+/** Sets the language of the page; strings stay English if there is no translation. Call it before the page is rendered. */
+export function setLanguage(tag: string): void {
+  const language = TRANSLATIONS[tag] === undefined ? tag.split('-')[0]! : tag;
+  const translation = TRANSLATIONS[language];
+  if (translation !== undefined) replace(STRINGS, translation);
+  const isTranslated = translation !== undefined || language === 'en';
+  document.documentElement.lang = isTranslated ? tag : 'en';
+  setFormats(isTranslated ? tag : 'en');
+}
+
+/** Sections are changed in place, because modules refer to theirs. */
+function replace(target: object, source: object): void {
+  for (const [name, value] of Object.entries(source) as [keyof typeof target, object][]) {
+    if (typeof value === 'object') replace(target[name], value);
+    else Object.assign(target, { [name]: value });
+  }
+}
 
 /** A failure reason in words: `http_503` and `timeout` are codes. */
-export function reasonText(code: string | undefined): string {
-  const status = /^http_(\d+)$/.exec(code ?? '')?.[1];
-  return status === undefined ? (STRINGS.reasons[code ?? ''] ?? code ?? '') : `answered ${status}`;
+export function reasonText(code = ''): string {
+  const status = /^http_(\d+)$/.exec(code)?.[1];
+  if (status !== undefined) return STRINGS.answeredStatus(status);
+  return (STRINGS.reasons as Readonly<Record<string, string>>)[code] ?? code;
 }

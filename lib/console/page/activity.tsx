@@ -1,0 +1,127 @@
+import type { JSX } from 'preact';
+import type { ActivityList, ActivityRow, ConsoleSession } from '../console-api.js';
+import { get } from './api.js';
+import { Content, Empty, Pager, Pill, Time, Title, type Tone } from './components.js';
+import { useLoaded } from './live.js';
+import { linkTo, type Route } from './route.js';
+import { SearchBar, type Filter } from './search.js';
+import { Table } from './table.js';
+import { reasonText, STRINGS } from './strings.js';
+
+const TEXT = STRINGS.activity;
+const TONES: Record<ActivityRow['outcome'], Tone> = {
+  done: 'good',
+  failed: 'bad',
+  running: 'wait',
+  cancelled: 'plain',
+};
+
+/** What users did, and what happened to endpoints; in the portal, to those of its tenant. */
+export function Activity({
+  session,
+  route: { query },
+}: {
+  session: ConsoleSession;
+  route: Route;
+}): JSX.Element {
+  const isPortal = session.kind === 'portal';
+  const loaded = useLoaded(JSON.stringify(query), ['activity'], (signal) =>
+    get<ActivityList>('activity', query, signal),
+  );
+  const isFiltered = Object.keys(query).some((name) => name !== 'after');
+  return (
+    <>
+      <Title text={TEXT.title} />
+      <p class="intro">{isPortal ? TEXT.introPortal : TEXT.intro}</p>
+      <SearchBar
+        page="activity"
+        filters={filtersOf(loaded.data?.items ?? [], isPortal)}
+        query={query}
+        hasTime={false}
+      />
+      <Content loaded={loaded}>
+        {({ items, next }) => (
+          <>
+            {items.length === 0 ? (
+              <Empty
+                text={isFiltered ? STRINGS.empty : TEXT.empty}
+                next={isFiltered && <a href={linkTo('activity')}>{STRINGS.search.clear}</a>}
+              />
+            ) : (
+              <ActivityTable rows={items} isPortal={isPortal} />
+            )}
+            <Pager page="activity" query={query} next={next} />
+          </>
+        )}
+      </Content>
+    </>
+  );
+}
+
+function filtersOf(rows: readonly ActivityRow[], isPortal: boolean): Filter[] {
+  const filters: (Filter | false)[] = [
+    { name: 'action', label: TEXT.action, choices: TEXT.actions },
+    {
+      name: 'target',
+      label: TEXT.target,
+      suggestions: rows.map(({ target }) => target),
+      accepts: () => true,
+    },
+    !isPortal && {
+      name: 'tenant',
+      label: TEXT.tenant,
+      suggestions: rows.map(({ tenant }) => tenant),
+    },
+  ];
+  return filters.filter((filter) => filter !== false);
+}
+
+function ActivityTable({
+  rows,
+  isPortal,
+}: {
+  rows: readonly ActivityRow[];
+  isPortal: boolean;
+}): JSX.Element {
+  return (
+    <Table
+      caption={TEXT.title}
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        {
+          name: TEXT.action,
+          cell: ({ action }) => <span title={action}>{TEXT.actions[action] ?? action}</span>,
+        },
+        { name: TEXT.target, cell: (row) => <Target of={row} /> },
+        !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
+        { name: TEXT.actor, cell: ({ by, actor }) => actor ?? TEXT.by[by] },
+        { name: TEXT.at, cell: ({ at }) => <Time at={at} /> },
+        { name: TEXT.outcome, cell: (row) => <Outcome of={row} /> },
+      ]}
+    />
+  );
+}
+
+/** A link to what an action was about, if it has a page. */
+function Target({ of: { action, target, count } }: { of: ActivityRow }): JSX.Element | null {
+  if (target === undefined) return count === undefined ? null : <>{TEXT.affected(count)}</>;
+  const [kind] = action.split('.');
+  const page = { delivery: 'deliveries', endpoint: 'endpoints', inbox: 'inbox' }[kind ?? ''];
+  if (page === undefined || action === 'endpoint.delete') return <code>{target}</code>;
+  return <a href={linkTo(page, target)}>{target}</a>;
+}
+
+function Outcome({ of: { outcome, code, reason, recovery } }: { of: ActivityRow }): JSX.Element {
+  const details = [
+    code,
+    reason === undefined ? undefined : reasonText(reason),
+    recovery && STRINGS.recover.progress(recovery.sent, recovery.total),
+  ];
+  return (
+    <span>
+      <Pill tone={TONES[outcome]}>{TEXT.outcomes[outcome]}</Pill>{' '}
+      <small>{details.filter(Boolean).join(' · ')}</small>
+    </span>
+  );
+}

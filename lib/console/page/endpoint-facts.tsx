@@ -1,0 +1,98 @@
+import type { JSX } from 'preact';
+import type { EndpointRow, FormatList } from '../console-api.js';
+import { get } from './api.js';
+import { Facts, Time } from './components.js';
+import { dateTime, duration } from './format.js';
+import { STRINGS } from './strings.js';
+
+const TEXT = STRINGS.endpoints;
+
+type Format = FormatList['items'][number];
+
+/** Pages of formats that are searched for an endpoint. */
+const MAX_FORMAT_PAGES = 5;
+
+/** How requests to an endpoint are signed, and which it acknowledged; `undefined` if it is not found soon. */
+export async function formatOf(
+  id: string,
+  tenant: string | undefined,
+  signal: AbortSignal,
+): Promise<Format | undefined> {
+  let after: string | undefined;
+  for (let page = 0; page < MAX_FORMAT_PAGES; page++) {
+    const query = { tenant, limit: '100', after };
+    const { items, next } = await get<FormatList>('formats', query, signal);
+    const found = items.find((one) => one.id === id);
+    if (found !== undefined || next === undefined) return found;
+    after = next;
+  }
+  return undefined;
+}
+
+function profileText(profile: unknown): string {
+  return Array.isArray(profile) ? profile.join(' + ') : String(profile);
+}
+
+/** The settings of an endpoint, and what is known about it. */
+export function EndpointFacts({
+  endpoint,
+  format,
+}: {
+  endpoint: EndpointRow;
+  format: Format | undefined;
+}): JSX.Element {
+  const { health, disabled, keys } = endpoint;
+  const { counts, lastSuccessAt } = health;
+  return (
+    <Facts
+      facts={[
+        [TEXT.id, <code>{endpoint.id}</code>],
+        [TEXT.url, <code>{endpoint.url}</code>],
+        [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
+        [TEXT.tenant, endpoint.tenant],
+        ...Object.entries(endpoint.settings)
+          // The format says it, with what the publisher has set.
+          .filter(([name]) => name !== 'profile')
+          .map(([name, value]) => [settingName(name), settingText(name, value)] as const),
+        [
+          TEXT.disabled,
+          disabled && (
+            <>
+              {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />
+            </>
+          ),
+        ],
+        [TEXT.counts, counts && TEXT.countsOf(counts)],
+        [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
+        [
+          TEXT.keys,
+          keys
+            .map(({ kid, signsFrom, state }) => TEXT.keyFrom(kid, dateTime(signsFrom), state))
+            .join('; '),
+        ],
+        [TEXT.settings.profile, format && <code>{profileText(format.profile)}</code>],
+        [
+          TEXT.acknowledged,
+          format?.acknowledged && (
+            <>
+              <code>{profileText(format.acknowledged.profile)}</code>, {TEXT.lastTime}{' '}
+              <Time at={format.acknowledged.at} />
+            </>
+          ),
+        ],
+        [TEXT.source, TEXT.sources[endpoint.source]],
+        [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
+      ]}
+    />
+  );
+}
+
+function settingName(name: string): string {
+  return (TEXT.settings as Readonly<Record<string, string>>)[name] ?? name;
+}
+
+function settingText(name: string, value: unknown): string {
+  if (name === 'onDead') return TEXT.onDead[value as 'skip' | 'block'];
+  if (name === 'timeout') return duration(Number(value));
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,46 @@
+import { FILTER, matchesFilter } from '../../endpoints/endpoint-filter.js';
+import { Problems } from '../../options/problems.js';
+import { matchesEvent } from '../../token/event-name.js';
+import type { EventTypeList } from '../console-api.js';
+import { STRINGS } from './strings.js';
+
+/** What a filter does. */
+export interface FilterCheck {
+  /** Absent without a filter, or if it cannot be used. */
+  readonly filter?: object;
+  readonly problem?: string;
+  /** Whether the example of each event matches. */
+  readonly examples: readonly { readonly event: string; readonly matches: boolean }[];
+}
+
+/** Checks a filter with the code that the server runs, against the examples of the chosen events. */
+export function checkFilter(
+  text: string,
+  types: EventTypeList['items'],
+  chosen: readonly string[],
+): FilterCheck {
+  if (text.trim() === '') return { examples: [] };
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return { problem: STRINGS.endpoints.noJson, examples: [] };
+  }
+  const found = new Problems();
+  const filter = FILTER(parsed, found, 'filter');
+  const [problem] = found.all;
+  if (problem !== undefined) {
+    return { problem: `${problem.path}: ${problem.message}`, examples: [] };
+  }
+  const shown = types.filter(
+    ({ event, example }) =>
+      example !== undefined && chosen.some((pattern) => matchesEvent(pattern, event)),
+  );
+  return {
+    filter,
+    examples: shown.map(({ event, example }) => ({
+      event,
+      matches: matchesFilter(filter, event, example),
+    })),
+  };
+}

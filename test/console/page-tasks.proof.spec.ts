@@ -1,0 +1,434 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { INestApplication } from '@nestjs/common';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import {
+  defineEvents,
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookDeliveries,
+  WebhookEndpoints,
+  WebhookPublisher,
+} from 'nestjs-webhook-token';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { signWebhook } from 'nestjs-webhook-token/testing';
+import { WebhookConsoleModule, WebhookPortal, type PortalLink } from '../../lib/console/index.js';
+import {
+  axeFindings,
+  describeInBrowser,
+  launchBrowser,
+  Partner,
+  STEP_LIMIT,
+} from '../fixtures/browser.js';
+import { send } from '../fixtures/http-client.js';
+import { ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
+import { until } from '../postgres/database.js';
+
+const CAPABILITIES = [
+  'view',
+  'view-payload',
+  'redeliver',
+  'manage-endpoints',
+  'manage-secrets',
+] as const;
+const EVENTS = defineEvents({
+  'bill.created': { description: 'A bill was made.', examples: [{ total: 120 }] },
+  'bill.paid': { description: 'A bill is paid.', examples: [{ total: 5 }] },
+  'bill.sent': { deprecated: true },
+});
+
+class Bills {
+  @OnWebhookEvent('bill.failed')
+  fail(): void {
+    throw new Error('out of ink');
+  }
+}
+
+describeInBrowser('tasks in the console', () => {
+  const partner = new Partner();
+  /** The application around the portal: its pages have a frame. */
+  const application = createServer((_, response) => {
+    response
+      .writeHead(200, { 'Content-Type': 'text/html' })
+      .end(`<!doctype html><link rel="icon" href="data:,"><iframe src="${framed}"></iframe>`);
+  });
+  let framed = 'about:blank';
+  let applicationOrigin: string;
+  const errors: string[] = [];
+  let browser: Browser;
+  let context: BrowserContext;
+  let page: Page;
+  let app: INestApplication;
+  let origin: string;
+  let endpoints: WebhookEndpoints;
+  let partnerUrl: string;
+
+  beforeAll(async () => {
+    browser = await launchBrowser();
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    // Another site than the one of the portal.
+    applicationOrigin = `http://localhost:${port}`;
+    ({ app, origin } = await startApp(new ExpressAdapter(), {
+      providers: [Bills],
+      options: {
+        events: EVENTS,
+        receiver: {
+          path: 'webhooks',
+          issuers: [{ issuer: ISSUER, secret: SECRET }],
+          acknowledge: 'queued',
+          queue: new InProcessQueue(),
+          retry: { attempts: 1 },
+        },
+        publisher: {
+          issuer: ISSUER,
+          secret: SECRET,
+          allowHttp: true,
+          allowedAddresses: ['127.0.0.1'],
+          retry: { attempts: 1 },
+        },
+      },
+      imports: [
+        WebhookConsoleModule.forRoot({
+          capabilities: CAPABILITIES,
+          actor: () => 'ada',
+          portal: {
+            url: 'http://localhost/webhooks/portal',
+            secret: 'a-portal-secret-of-32-bytes-or-more',
+            frameAncestors: [applicationOrigin],
+            returnOrigins: [applicationOrigin],
+          },
+        }),
+      ],
+    }));
+    endpoints = app.get(WebhookEndpoints);
+    partnerUrl = await partner.start();
+  });
+  beforeEach(async () => {
+    context = await browser.newContext();
+    context.setDefaultTimeout(STEP_LIMIT);
+    page = await context.newPage();
+    page.on('pageerror', ({ message }) => errors.push(message));
+    page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
+    partner.status = 204;
+  });
+  afterEach(async () => {
+    await context.close();
+    expect(errors.splice(0)).toEqual([]);
+  });
+  afterAll(async () => {
+    await browser.close();
+    await app.close();
+    partner.stop();
+    application.close().closeAllConnections();
+  });
+
+  const open = async (hash: string): Promise<void> => {
+    await page.goto(`${origin}/webhooks/console/${hash}`);
+    await page.getByRole('heading', { level: 1 }).waitFor();
+  };
+  const portalUrl = (link: PortalLink): string =>
+    `${origin}/webhooks/portal/${app.get(WebhookPortal).link(link).hash}`;
+  const confirm = async (name: string): Promise<void> => {
+    await page.getByRole('button', { name, exact: true }).first().click();
+    await page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+  };
+
+  /** Answers as a console in another language. */
+  const speak = async (language: string): Promise<void> => {
+    await page.unroute('**/api/session');
+    await page.route('**/api/session', async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ json: { ...((await answer.json()) as object), language } });
+    });
+  };
+
+  /** Publishes events with a key to a new endpoint that misses the first and blocks its key. */
+  async function blockKey(id: string, orderingKey: string): Promise<void> {
+    partner.status = 500;
+    await endpoints.create({ id, tenant: id, url: partnerUrl, onDead: 'block' });
+    for (const total of [1, 2]) {
+      await app
+        .get(WebhookPublisher)
+        .publish('bill.created', { total }, { tenant: id, orderingKey });
+    }
+    await until(async () => {
+      const { deliveries } = await app.get(WebhookDeliveries).list({ endpointId: id });
+      return deliveries.some(({ keyState }) => keyState === 'blocking');
+    });
+    partner.status = 204;
+  }
+
+  it('shows which delivery blocks a key, and skips it', async () => {
+    await blockKey('ledger', 'customer-7');
+    await open('#/deliveries?endpoint=ledger');
+    const waiting = page.getByRole('row').filter({ hasText: 'Waits for its key' });
+    await waiting.getByRole('link').first().click();
+    await page.getByText('It waits for an earlier delivery of the key customer-7.').waitFor();
+    await page.getByRole('link', { name: 'Show the missed delivery' }).click();
+    await page.locator('.state').getByText('Blocks its key').waitFor();
+    await confirm('Skip');
+    await page
+      .getByRole('status')
+      .getByText('The deliveries of the key customer-7 continue.')
+      .waitFor();
+
+    await open('#/deliveries?endpoint=ledger&status=delivered');
+    await page.getByRole('row').filter({ hasText: 'bill.created' }).waitFor();
+  });
+
+  it('lists the blocked keys of an endpoint, and retries one', async () => {
+    await blockKey('stock', 'sku-1');
+    await open('#/endpoints/stock');
+    await page.locator('.state').getByText('1 key is blocked').waitFor();
+    const row = page.getByRole('row').filter({ hasText: 'sku-1' });
+    expect(await row.textContent()).toContain('answered 500');
+    await row.getByRole('button', { name: 'Retry now' }).click();
+    await row.waitFor({ state: 'detached' });
+
+    await open('#/deliveries?endpoint=stock&status=delivered');
+    await page.getByRole('row').filter({ hasText: 'bill.created' }).nth(1).waitFor();
+  });
+
+  it('recovers in the background, and shows the progress after a reload', async () => {
+    partner.status = 500;
+    await endpoints.create({ id: 'crm', tenant: 'crm', url: partnerUrl });
+    for (const total of [1, 2]) {
+      await app.get(WebhookPublisher).publish('bill.paid', { total }, { tenant: 'crm' });
+    }
+    await until(async () => {
+      const { deliveries } = await app.get(WebhookDeliveries).list({ endpointId: 'crm' });
+      return deliveries.every(({ status }) => status === 'dead');
+    });
+    partner.status = 204;
+    await open('#/endpoints/crm');
+    await page.getByRole('button', { name: 'Recover missed' }).click();
+    await page.getByRole('dialog').getByText('2 deliveries to send again.').waitFor();
+    await page.getByRole('button', { name: 'Send them again' }).click();
+    await page.getByRole('status').getByText('The recovery has started.').waitFor();
+    await page.reload();
+    await page.getByText('2 of 2 sent again.').waitFor();
+    await page.getByText('Started by ada').waitFor();
+
+    await open('#/activity?target=crm');
+    await page.getByRole('row').filter({ hasText: 'Recovery of missed deliveries' }).waitFor();
+  });
+
+  it('cancels a recovery that runs', async () => {
+    await endpoints.create({ id: 'erp', tenant: 'erp', url: partnerUrl });
+    const at = new Date().toISOString();
+    const recovery = { endpoint: 'erp', startedAt: at, updatedAt: at, skipped: 1, total: 9 };
+    let status = 'running';
+    await page.route('**/api/endpoints/erp/recovery', async (route) => {
+      if (route.request().method() === 'DELETE') status = 'cancelled';
+      await route.fulfill({ json: { recovery: { ...recovery, status, sent: 3 } } });
+    });
+    await open('#/endpoints/erp');
+    await page.getByText('3 of 9 sent again. 1 skipped').waitFor();
+    const progress = page.getByRole('progressbar');
+    expect([await progress.getAttribute('value'), await progress.getAttribute('max')]).toEqual([
+      '4',
+      '9',
+    ]);
+    await confirm('Cancel recovery');
+    await page.getByText('cancelled', { exact: true }).waitFor();
+
+    expect(await progress.count()).toBe(0);
+  });
+
+  it('adds an endpoint for chosen events and a filter, which it tries with examples', async () => {
+    await open('#/endpoints');
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
+    const form = page.getByRole('dialog', { name: 'Add endpoint' });
+    await form.getByLabel('Id', { exact: true }).fill('filtered');
+    await form.getByLabel('URL').fill(partnerUrl);
+    await form.getByLabel('Every event').uncheck();
+    await form.getByLabel('bill.created').check();
+    await form.getByLabel('bill.paid').check();
+    await form.getByLabel('Other names and patterns').fill('bill.*');
+    const filter = form.getByLabel('Filter');
+    await filter.fill('{"data":{"total":{"$gtee":100}}}');
+    await form.getByText('did you mean "$gte"').waitFor();
+    expect(await form.getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+    await filter.fill('{"data":{"total":{"$gte":100}}}');
+    await form.getByText('The example of bill.created matches.').waitFor();
+    await form.getByText('The example of bill.paid does not match.').waitFor();
+    await form.getByLabel('After a missed delivery').selectOption('block');
+    await form.getByLabel('Attempts of a delivery').fill('3');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    const added = await endpoints.get('filtered');
+
+    expect(added.events).toEqual(['bill.created', 'bill.paid', 'bill.*']);
+    expect(added.settings).toMatchObject({
+      filter: { data: { total: { $gte: 100 } } },
+      onDead: 'block',
+      retry: { attempts: 3 },
+    });
+
+    await open('#/endpoints/filtered');
+    await page.getByRole('button', { name: 'Edit' }).click();
+    const edit = page.getByRole('dialog', { name: 'Edit endpoint' });
+    expect(await edit.getByLabel('bill.paid').isChecked()).toBe(true);
+    await edit.getByLabel('bill.paid').uncheck();
+    await edit.getByLabel('Filter').fill('');
+    await edit.getByLabel('Attempts of a delivery').fill('');
+    await edit.getByRole('button', { name: 'Save' }).click();
+    await edit.waitFor({ state: 'detached' });
+    const edited = await endpoints.get('filtered');
+
+    expect(edited.events).toEqual(['bill.created', 'bill.*']);
+    expect(edited.settings).toMatchObject({ onDead: 'block' });
+    expect(edited.settings).not.toHaveProperty('filter');
+    expect(edited.settings).not.toHaveProperty('retry');
+  });
+
+  it('shows in which format an endpoint acknowledged requests', async () => {
+    const profile = ['webhook-token', 'standard-webhooks'] as const;
+    await endpoints.create({ id: 'tandem', tenant: 'tandem', url: partnerUrl, profile });
+    await open('#/endpoints/tandem');
+    await page.getByText('Format', { exact: true }).waitFor();
+    expect(await page.getByText('Acknowledged format').count()).toBe(0);
+    await app.get(WebhookPublisher).publish('bill.paid', { total: 1 }, { tenant: 'tandem' });
+    await until(async () => {
+      const { deliveries } = await app.get(WebhookDeliveries).list({ endpointId: 'tandem' });
+      return deliveries.every(({ status }) => status === 'delivered');
+    });
+    await page.reload();
+    const row = page.locator('dl > div').filter({ hasText: 'Acknowledged format' });
+    await row.getByText(profile.join(' + ')).waitFor();
+  });
+
+  it('shows who did what, and a partner only what concerns it', async () => {
+    for (const [id, tenant] of [
+      ['acme-hooks', 'acme'],
+      ['globex-hooks', 'globex'],
+    ] as const) {
+      await endpoints.create({ id, tenant, url: partnerUrl });
+      await open(`#/endpoints/${id}`);
+      await confirm('Pause');
+      await page.locator('.state').getByText('Paused').waitFor();
+    }
+    await open('#/activity?action=endpoint.pause');
+    const row = page.getByRole('row').filter({ hasText: 'globex-hooks' });
+    await row.waitFor();
+    expect(await row.textContent()).toContain('ada');
+
+    await page.goto(portalUrl({ tenant: 'acme' }));
+    await page.getByRole('link', { name: 'Activity', exact: true }).click();
+    await page.getByRole('row').filter({ hasText: 'acme-hooks' }).waitFor();
+    const own = page.getByRole('row').filter({ hasText: 'Endpoint paused' });
+
+    expect(await own.textContent()).toContain('an operator');
+    expect(await page.getByText('globex-hooks').count()).toBe(0);
+    expect(await page.getByText('ada').count()).toBe(0);
+  });
+
+  it('is shown in a frame without its own header, and leads back', async () => {
+    const look = { displayName: 'Acme Ltd', returnUrl: `${applicationOrigin}/settings` };
+    framed = portalUrl({ tenant: 'acme', ...look });
+    await page.goto(framed);
+    await page.getByText('Webhooks of Acme Ltd').waitFor();
+    await page.goto(applicationOrigin);
+    const frame = page.frameLocator('iframe');
+    await frame.getByRole('heading', { name: 'Overview' }).waitFor();
+    expect(await frame.getByText('Webhooks of Acme Ltd').isVisible()).toBe(false);
+    expect(await frame.getByRole('button', { name: 'Sign out' }).isVisible()).toBe(false);
+    await frame.getByRole('link', { name: /Back to localhost/ }).click();
+
+    await page.waitForURL(look.returnUrl);
+  });
+
+  it('speaks German, with numbers and times in German', async () => {
+    await endpoints.create({ id: 'berlin', tenant: 'berlin', url: partnerUrl });
+    await app.get(WebhookPublisher).publish('bill.paid', { total: 1 }, { tenant: 'berlin' });
+    await page.goto(portalUrl({ tenant: 'berlin', language: 'de' }));
+    await page.getByText('Webhooks von berlin').waitFor();
+    await page.getByRole('link', { name: 'Zustellungen', exact: true }).click();
+    const row = page.getByRole('row').filter({ hasText: 'bill.paid' }).first();
+    await row.waitFor();
+
+    expect(await page.evaluate('document.documentElement.lang')).toBe('de');
+    expect(await row.textContent()).toContain('Zugestellt');
+    expect(await row.locator('time').first().getAttribute('title')).toMatch(/^\d\d\.\d\d\.\d{4}, /);
+  });
+
+  it('leaves no string in English where the language is German', async () => {
+    await blockKey('wholesale', 'customer-9');
+    // The same word in both languages, and data.
+    const same = /^(Status|Id|URL|Name|Filter|Format|Median|p95|wholesale|bill\..*|[\d\s%–-]*|)$/;
+    const texts = async (): Promise<string[]> =>
+      page
+        .locator(
+          'nav a > span:first-of-type, main :is(h1, h2, th, dt, button, legend, summary, .intro, .pill, .empty, .choice a)',
+        )
+        .allTextContents();
+    const found: string[] = [];
+    for (const hash of [
+      '#/overview',
+      '#/deliveries',
+      '#/endpoints',
+      '#/endpoints/wholesale',
+      '#/event-types',
+      '#/dead-letters',
+      '#/activity',
+    ]) {
+      const shown: string[][] = [];
+      for (const language of ['en', 'de']) {
+        await speak(language);
+        await open(hash);
+        await page.reload();
+        await page.getByRole('heading', { level: 1 }).waitFor();
+        await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+        shown.push(await texts());
+      }
+      const [english, german] = shown;
+      found.push(...german!.filter((text) => english!.includes(text) && !same.test(text)));
+    }
+
+    expect(found).toEqual([]);
+  });
+
+  it.each([
+    ['light', 1280, 'en'],
+    ['dark', 1280, 'en'],
+    ['light', 390, 'en'],
+    ['dark', 390, 'en'],
+    ['light', 1280, 'de'],
+  ] as const)(
+    'has no accessibility findings in %s colours, %d pixels wide, in the language %s',
+    async (colorScheme, width, language) => {
+      await blockKey(`axe-${colorScheme}-${width}-${language}`, 'key');
+      const { headers, ...request } = await signWebhook(
+        'bill.failed',
+        {},
+        { issuer: ISSUER, secret: SECRET },
+      );
+      await send(origin, { ...request, path: '/webhooks', headers });
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 800 });
+      await speak(language);
+      const found: unknown[] = [];
+      for (const hash of [
+        '#/event-types',
+        '#/dead-letters',
+        '#/activity',
+        `#/endpoints/axe-${colorScheme}-${width}-${language}`,
+        '#/endpoints',
+      ]) {
+        await open(hash);
+        await page.locator('.skeleton').first().waitFor({ state: 'detached' });
+        found.push(...(await axeFindings(page)).map((finding) => [hash, finding]));
+      }
+      await page
+        .getByRole('button', { name: language === 'de' ? 'Endpunkt hinzufügen' : 'Add endpoint' })
+        .click();
+      await page.getByRole('checkbox').first().uncheck();
+      found.push(...(await axeFindings(page)).map((finding) => ['form', finding]));
+
+      expect(found).toEqual([]);
+    },
+  );
+});
