@@ -40,6 +40,8 @@ const SCENARIOS: readonly (readonly [
       { status: 503, headers: { 'Retry-After': '120' } },
       { status: 409 },
       { status: 429 },
+      // A kept connection that is closed says nothing: the request is repeated on a new one.
+      'reset',
       'reset',
       { status: 302, headers: { Location: 'http://127.0.0.1:1/' } },
       { status: 200 },
@@ -110,7 +112,7 @@ function playsAlike(create: CreateQueue): void {
   it.each(SCENARIOS)('makes attempts at the expected times: %s', async (_, answers, waits, end) => {
     expect(await play(create, answers)).toEqual({
       waits,
-      attempts: answers.map((__, index) => index + 1),
+      attempts: [0, ...waits].map((__, index) => index + 1),
       end,
     });
   });

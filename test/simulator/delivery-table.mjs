@@ -102,12 +102,14 @@ export class DeliveryTable {
     return rows;
   }
 
-  /** Waits for the transactions that have recorded the same ids. */
+  /** Waits for the transactions that have recorded the same ids, or are changing them. */
   async #recorded(deliveries, failsFast) {
     for (const { id } of JSON.parse(deliveries)) {
-      while (isLocked({ lock: this.#recording.get(id) })) {
+      const lock = () =>
+        isLocked(this.#byId(id) ?? {}) ? this.#byId(id).lock : this.#recording.get(id);
+      while (isLocked({ lock: lock() })) {
         if (failsFast) throw lockTimeout();
-        await this.#recording.get(id).ended;
+        await lock().ended;
       }
     }
   }

@@ -26,17 +26,20 @@ const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
  *
  * @param options - of the {@link Simulation}; `log`: of the statements; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
  */
-export async function simulate(seed, { plant = {}, events = EVENTS, log, ...options } = {}) {
+export async function simulate(
+  seed,
+  { plant = {}, events = EVENTS, log, isLimited = true, ...options } = {},
+) {
   const simulation = new Simulation(seed, options);
   simulation.log = log;
-  const world = new World(simulation, { ...PARTS, ...plant }, events);
+  const world = new World(simulation, { ...PARTS, ...plant }, { events, isLimited });
   await simulation.run(world);
   const { violation, faults, trace, digest, steps } = simulation;
   return { seed, events, violation, faults, trace, digest, steps };
 }
 
 class World {
-  constructor(simulation, parts, events) {
+  constructor(simulation, parts, { events, isLimited }) {
     this.simulation = simulation;
     this.invariants = new Invariants(simulation);
     this.isBurst = simulation.roll('burst') < 0.5;
@@ -52,7 +55,10 @@ class World {
     this.invariants.tables = { deliveries: this.deliveries, received: this.received };
     this.replay = new parts.ReplayServer(simulation);
     this.endpoints = new parts.MemoryEndpointStore();
-    for (const endpoint of TENANTS.map(endpointOf)) void this.endpoints.insert(endpoint);
+    for (const endpoint of TENANTS.map((tenant, index) =>
+      endpointOf(tenant, isLimited && index === 0),
+    ))
+      void this.endpoints.insert(endpoint);
     this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
@@ -211,13 +217,13 @@ class EndpointClient extends EndpointStore {
 /** Of the first tenant: attempts at once. */
 const CONCURRENCY = 1;
 
-function endpointOf(tenant, index) {
+function endpointOf(tenant, isLimited) {
   return {
     id: tenant,
     tenant,
     url: `https://b.example/hooks?tenant=${tenant}`,
     events: ['**'],
-    settings: index === 0 ? { concurrency: CONCURRENCY } : {},
+    settings: isLimited ? { concurrency: CONCURRENCY } : {},
     keys: [],
     version: 1,
     createdAt: 0,

@@ -13,8 +13,6 @@ const TIME = {
   settle: 1,
   extend: 1,
   findDueLanes: 2,
-  claimLimited: 1,
-  endLimited: 2,
   findLimitedLanes: 1,
 };
 /** Statements whose rows have an order. */
@@ -160,10 +158,6 @@ export class SqlComparison {
     const realOf = (seq) => this.#seqs.real.get(`${table} ${seq}`) ?? seq;
     const list = JSON.parse(value).map((one) => {
       if (typeof one !== 'object') return realOf(one);
-      if (typeof one.slot === 'string') {
-        const [seq, claim] = one.slot.split(':');
-        return { ...one, slot: `${realOf(seq)}:${claim}` };
-      }
       return 'seq' in one ? { ...one, seq: realOf(one.seq) } : one;
     });
     return JSON.stringify(list);
@@ -214,18 +208,7 @@ function isSame(wanted, value) {
   if (typeof value === 'number' && typeof wanted === 'number') {
     return Math.abs(value - wanted) < PRECISION;
   }
-  if (isJson(wanted) && isJson(value)) return isSameJson(JSON.parse(wanted), JSON.parse(value));
   return wanted === value;
-}
-
-function isJson(value) {
-  return typeof value === 'string' && value.startsWith('[');
-}
-
-/** What is missing is `null` in PostgreSQL. */
-function isSameJson(wanted, value) {
-  if (typeof value !== 'object' || value === null) return isSame(wanted ?? null, value);
-  return Object.entries(value).every(([name, one]) => isSameJson(wanted?.[name], one));
 }
 
 function print(value) {
