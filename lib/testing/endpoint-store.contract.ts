@@ -459,7 +459,9 @@ const ACTIVITY: Cases = {
     same(idsOf(await activity.list({}, { limit: 10 })), ['same']);
   },
 
-  'returns activity as it was recorded, and replaces the previous version only': async (subject) => {
+  'returns activity as it was recorded, and replaces the previous version only': async (
+    subject,
+  ) => {
     const { activity } = await subject.holding();
     const entry = entryOf('a', {
       tenant: 'Größe',
@@ -490,8 +492,9 @@ const ACTIVITY: Cases = {
         ...(target !== undefined && { target }),
       });
     }
-    const page = async (...[filter, request]: Parameters<typeof activity.list>): Promise<string[]> =>
-      idsOf(await activity.list(filter, request));
+    const page = async (
+      ...[filter, request]: Parameters<typeof activity.list>
+    ): Promise<string[]> => idsOf(await activity.list(filter, request));
 
     same(await page({}, { limit: 10 }), ['b', 'a', 'd', 'c']);
     same(await page({}, { limit: 2, after: { at: AT + 3, id: 'b' } }), ['a', 'd']);
