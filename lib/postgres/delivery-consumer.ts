@@ -169,7 +169,7 @@ export class DeliveryConsumer {
     return {
       claimed: rows
         .filter(({ seq }) => seq !== null)
-        .map((row) => claimedDelivery(row, limits.get(row['lane'] as string)!)),
+        .map((row) => claimedDelivery(row, limits.get(row['lane'] as string))),
       lanes: states.map(({ lane, wait, isFull }) => ({
         lane,
         wait: wait ?? undefined,

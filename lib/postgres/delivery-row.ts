@@ -72,14 +72,15 @@ export interface ClaimedDelivery {
 
 /** @param limits - of its lane, in the form of `limitsKey`; absent if it has none */
 export function claimedDelivery(row: Row, limits?: string): ClaimedDelivery {
+  const [seq, claim] = [String(row['seq']), Number(row['claim'])];
   return {
-    seq: String(row['seq']),
-    claim: Number(row['claim']),
+    seq,
+    claim,
     lane: row['lane'] as string,
     holdsKey: row['holds_key'] === true,
     attempts: Number(row['attempts']),
     throws: Number(row['throws']),
-    slot: limits === undefined ? undefined : `${row['seq']}:${row['claim']}`,
+    slot: limits === undefined ? undefined : `${seq}:${claim}`,
     limits,
     read: () => recordOf(row).delivery,
   };

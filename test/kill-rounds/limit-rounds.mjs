@@ -59,12 +59,13 @@ const server = createServer((request, response) => {
   };
   let id = '';
   request.on('data', (data) => (id += data));
-  request.on('end', async () => {
-    await sleep(40);
-    close();
-    const isFailing = Math.random() < 0.1;
-    if (!isFailing) delivered.set(id, (delivered.get(id) ?? 0) + 1);
-    response.writeHead(isFailing ? 503 : 204).end();
+  request.on('end', () => {
+    setTimeout(() => {
+      close();
+      const isFailing = Math.random() < 0.1;
+      if (!isFailing) delivered.set(id, (delivered.get(id) ?? 0) + 1);
+      response.writeHead(isFailing ? 503 : 204).end();
+    }, 40);
   });
   // A killed process sends nothing more; its request has ended.
   response.on('close', close);
