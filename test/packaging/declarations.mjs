@@ -24,7 +24,7 @@ export function optionalTypesOf(folder, entry) {
     if (seen.has(file)) continue;
     seen.add(file);
     const text = readFileSync(file, 'utf8').replace(IGNORED, '');
-    for (const [, target] of text.matchAll(/(?:from|import\()\s*['"]([^'"]+)['"]/g)) {
+    for (const [, target] of text.matchAll(/(?<!['"])(?:from|import\()\s*['"]([^'"]+)['"]/g)) {
       if (target.startsWith('.')) {
         queue.push(resolve(dirname(file), target).replace(/\.js$/, '.d.ts'));
       } else if (!KNOWN.test(target)) {
