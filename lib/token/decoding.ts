@@ -131,7 +131,10 @@ export function encodeBase64urlText(text: string): string {
 }
 
 /** Strict; a byte order mark is kept, so that JSON.parse refuses it. */
-export const utf8: TextDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+export const utf8: { decode(bytes: Uint8Array): string } = new TextDecoder('utf-8', {
+  fatal: true,
+  ignoreBOM: true,
+});
 
 /**
  * Decodes UTF-8 strictly.
