@@ -126,12 +126,9 @@ export class ShardedQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const known = await this.findMoved(deliveries);
-    const places = new Map<WebhookQueue, number[]>();
-    deliveries.forEach(({ delivery }, place) => {
-      if (known.has(place)) return;
-      const shard = this.homeOf(delivery);
-      places.set(shard, [...(places.get(shard) ?? []), place]);
-    });
+    const places = placesBy(deliveries, ({ delivery }, place) =>
+      known.has(place) ? undefined : this.homeOf(delivery),
+    );
     await forEach(places, async (shard, own) => {
       const records = await shard.enqueue(own.map((place) => deliveries[place]!));
       own.forEach((place, i) => known.set(place, records[i]));
@@ -242,10 +239,9 @@ export class ShardedQueue extends WebhookQueue {
     const known = new Map<number, DeliveryRecord | undefined>();
     if (moving === undefined) return known;
     const elsewhere = moving.record === 'to' ? moving.from : moving.to;
-    const places = new Map<WebhookQueue, number[]>();
-    deliveries.forEach(({ delivery }, place) => {
+    const places = placesBy(deliveries, ({ delivery }) => {
       const other = this.shardOf(delivery, elsewhere);
-      if (other !== this.homeOf(delivery)) places.set(other, [...(places.get(other) ?? []), place]);
+      return other === this.homeOf(delivery) ? undefined : other;
     });
     await forEach(places, async (shard, own) => {
       const records = await shard.find(own.map((place) => deliveries[place]!.delivery.id));
@@ -290,6 +286,22 @@ async function holdsKey(
     after = page.length < PAGE ? undefined : page.at(-1)!.delivery;
   } while (after !== undefined);
   return false;
+}
+
+/** The places of the deliveries of each shard; those without a shard are left out. */
+function placesBy(
+  deliveries: readonly EnqueuedDelivery[],
+  shardOf: (delivery: EnqueuedDelivery, place: number) => WebhookQueue | undefined,
+): Map<WebhookQueue, number[]> {
+  const places = new Map<WebhookQueue, number[]>();
+  deliveries.forEach((delivery, place) => {
+    const shard = shardOf(delivery, place);
+    if (shard === undefined) return;
+    const own = places.get(shard);
+    if (own === undefined) places.set(shard, [place]);
+    else own.push(place);
+  });
+  return places;
 }
 
 async function forEach<K, V>(
