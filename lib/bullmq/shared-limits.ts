@@ -47,7 +47,7 @@ export class SharedLimits {
     return this.clock.now() + LONGEST_WAIT;
   }
 
-  /** Extends the runs of this process from now on, and wakes jobs whose process died after it had parked them. */
+  /** Keeps extending the runs of this process, and wakes parked jobs whose process died. */
   start(): void {
     this.stopInterval();
     this.stopInterval = repeat(this.clock, INTERVAL, async () => {
@@ -88,7 +88,7 @@ export class SharedLimits {
     return 'parked';
   }
 
-  /** Ends a run. If that fails, the run counts until its time is over. */
+  /** Ends a run. If that fails, the run counts until its entry expires. */
   async end(job: DeliveryJob, lane: string, run: DeliveryRun | undefined): Promise<void> {
     const { id } = job.data.delivery;
     if (run?.limits !== undefined) await this.set(lane, run.limits);

@@ -616,7 +616,7 @@ export interface InboxRow {
   readonly path: string;
   /** Bytes of the body as announced; absent if the request did not say. */
   readonly size?: number;
-  /** Whether the signature was valid. If not, anyone may have written event, eventId, issuer and kid. */
+  /** Whether the signature was valid. If not, event, eventId, issuer and kid are unauthenticated. */
   readonly authenticated: boolean;
   readonly event?: string;
   readonly eventId?: string;

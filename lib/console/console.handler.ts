@@ -233,7 +233,7 @@ export class ConsoleHandler {
     return token === undefined ? undefined : this.portal.session(token);
   }
 
-  /** Where browsers open the page. Only a TLS connection tells that it is `https:`; behind a proxy, the options do. */
+  /** Where browsers open the page. A TLS connection shows that it is `https:`; behind a proxy, the options say so. */
   private originsOf(kind: 'console' | 'portal', { headers, socket }: IncomingMessage): string[] {
     const { origins, portal } = this.options;
     const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http';
