@@ -12,8 +12,8 @@ const POLL = 100;
 const KEPT = 100_000;
 
 export const OPEN_BY_HAND = {
-  async memory({ url, event, onDelivered }) {
-    const post = await posting(url, event);
+  async memory({ url, event, client, onDelivered }) {
+    const post = await posting(url, event, client);
     const waiting = [];
     let running = 0;
     const work = async () => {
@@ -40,8 +40,8 @@ export const OPEN_BY_HAND = {
     };
   },
 
-  async postgres({ place: { postgres, name }, url, event, onDelivered }) {
-    const post = await posting(url, event);
+  async postgres({ place: { postgres, name }, url, event, client, onDelivered }) {
+    const post = await posting(url, event, client);
     const { default: pg } = await import('pg');
     const pool = new pg.Pool({ connectionString: postgres });
     // `dropJobs` removes the schema with its table.
@@ -95,8 +95,8 @@ export const OPEN_BY_HAND = {
     };
   },
 
-  async bullmq({ place: { redis, name }, url, event, onDelivered }) {
-    const post = await posting(url, event);
+  async bullmq({ place: { redis, name }, url, event, client, onDelivered }) {
+    const post = await posting(url, event, client);
     const { Queue, Worker } = await import('bullmq');
     const connection = { url: redis };
     const jobs = new Queue(name, { connection });
@@ -120,9 +120,9 @@ export const OPEN_BY_HAND = {
   },
 };
 
-/** Signs with jose and sends over node:http; rejects unless the answer is 204. */
-async function posting(url, { method }) {
-  const post = await BY_HAND['node-http-jose'](url, { method });
+/** Signs with jose and sends; rejects unless the answer is 204. */
+async function posting(url, { method }, client) {
+  const post = await BY_HAND[client](url, { method });
   return async (data) => {
     const status = await post(data);
     if (status !== 204) throw new Error(`The receiver answered ${status}.`);

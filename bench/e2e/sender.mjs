@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 import { dataOf } from '../event.mjs';
-import { CALLERS, now } from './settings.mjs';
+import { CALLERS, CLIENTS, now } from './settings.mjs';
 
 const [, , variant, engine, url] = process.argv;
 const name = `bench_${randomBytes(6).toString('hex')}`;
@@ -22,7 +22,8 @@ const open =
   variant === 'library'
     ? (await import('./with-library.mjs')).openLibrary
     : (await import('./by-hand.mjs')).OPEN_BY_HAND[engine];
-const { publish, close } = await open({ engine, place, url, event, onDelivered });
+const client = CLIENTS[variant];
+const { publish, close } = await open({ engine, place, url, event, client, onDelivered });
 
 /** @returns wall time and CPU time of this process, and the time of the first call, in milliseconds */
 async function run(count) {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 import { median } from '../deliveries.mjs';
-import { CALLERS, CONCURRENCY } from '../e2e/settings.mjs';
+import { CALLERS, CLIENTS, CONCURRENCY } from '../e2e/settings.mjs';
 import { Server } from '../receive/fleet.mjs';
 import { compareServers } from '../receive/rounds.mjs';
 import { PATH } from '../receive/settings.mjs';
@@ -12,7 +12,10 @@ import { PATH } from '../receive/settings.mjs';
 const SENDER = fileURLToPath(new URL('../e2e/sender.mjs', import.meta.url));
 const NEEDS = { memory: undefined, postgres: 'PostgreSQL', bullmq: 'Redis' };
 /** The variants, the baseline first, with the server of scenario `receive` that receives from each. */
-const VARIANTS = { 'by hand': 'honest', library: 'mounted' };
+const VARIANTS = {
+  ...Object.fromEntries(Object.keys(CLIENTS).map((name) => [name, 'honest'])),
+  library: 'mounted',
+};
 /** Events in a turn; turns to warm a variant up, since V8 optimises long paths late; and events published while everything is idle. */
 const EVENTS = { full: 1_000, quick: 300 };
 const WARM_UP = 20;

@@ -24,10 +24,11 @@ export const BY_HAND = {
     };
   },
 
+  /** Each call may have its own data. */
   async jose(url, { method, data }) {
     const http = await httpService();
-    return async () => {
-      const { headers, body } = await signedByJose(method, data);
+    return async (own = data) => {
+      const { headers, body } = await signedByJose(method, own);
       const { status } = await firstValueFrom(http.request({ method, url, data: body, headers }));
       return status;
     };

@@ -6,9 +6,9 @@ import type {
   DeliveryPageRequest,
   ListedDelivery,
 } from '../queue/webhook-queue.js';
-import { ownKey, QueueScript } from './queue-script.js';
+import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
-/** Entries that one script writes, so that it does not hold up the server. */
+/** Entries that one step of a repair reads. */
 const BATCH = 500;
 /** Groups that one script counts. */
 const GROUPS = 1_000;
@@ -35,16 +35,17 @@ interface Entry {
 
 /**
  * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it).
- * Returns the number of changed entries.
+ * Returns 1 for each entry that was changed, 0 for the others.
  */
 const WRITE = new QueueScript(
   'webhooksWriteHistory',
-  `local base, changed = KEYS[1], 0
+  `local base, changed = KEYS[1], {}
 for i = 1, #ARGV, 3 do
   local id, expected, text = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local known = redis.call('HGET', base .. ':entries', id) or ''
+  changed[#changed + 1] = 0
   if expected == '*' or expected == known then
-    changed = changed + 1
+    changed[#changed] = 1
     local old = known ~= '' and cjson.decode(known) or { facets = {} }
     local new = text ~= '' and cjson.decode(text) or { facets = {} }
     local had, has = {}, {}
@@ -145,6 +146,15 @@ export class DeliveryHistory {
   /** Ids of changes that could not be written. */
   readonly unwritten = new Set<string>();
 
+  private readonly writes = new ScriptBatch<Change, number>(async (changes) => {
+    const values = changes.flatMap(([id, old, entry]) => [
+      id,
+      old,
+      entry === undefined ? '' : JSON.stringify(entry),
+    ]);
+    return (await WRITE.run(this.queue, values)) as number[];
+  });
+
   constructor(private readonly queue: Queue) {}
 
   /** Adds entries for ids that have none. @returns how many were added */
@@ -237,15 +247,10 @@ export class DeliveryHistory {
     return found;
   }
 
+  /** @returns how many entries were changed */
   private async write(changes: readonly Change[]): Promise<number> {
-    let changed = 0;
-    for (let from = 0; from < changes.length; from += BATCH) {
-      const values = changes
-        .slice(from, from + BATCH)
-        .flatMap(([id, old, entry]) => [id, old, entry === undefined ? '' : JSON.stringify(entry)]);
-      changed += (await WRITE.run(this.queue, values)) as number;
-    }
-    return changed;
+    const changed = await this.writes.add(changes);
+    return changed.reduce((sum, one) => sum + one, 0);
   }
 }
 

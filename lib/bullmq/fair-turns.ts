@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { QueueScript } from './queue-script.js';
+import { QueueScript, ScriptBatch } from './queue-script.js';
 
 /** The highest priority number of BullMQ. Deliveries that share it start in the order they were recorded. */
 const LAST_TURN = 2_097_151;
@@ -28,15 +28,18 @@ end
 return turns`,
 );
 
-/** ARGV: lane, the turn that it used. Returns the virtual time. Lanes that are far behind it are forgotten. */
+/** ARGV: lanes, each with the turn that it used. Returns the virtual time. Lanes that are far behind it are forgotten. */
 const USE = new QueueScript(
   'webhooksUseTurn',
-  `local now = tonumber(redis.call('GET', KEYS[1] .. ':turn') or '0')
-local had = tonumber(redis.call('ZSCORE', KEYS[1] .. ':had', ARGV[1]) or now)
-local turn = math.min(tonumber(ARGV[2]), had + 1)
-redis.call('ZADD', KEYS[1] .. ':had', turn, ARGV[1])
-if turn > now then
-  now = turn
+  `local before = tonumber(redis.call('GET', KEYS[1] .. ':turn') or '0')
+local now = before
+for i = 1, #ARGV, 2 do
+  local had = tonumber(redis.call('ZSCORE', KEYS[1] .. ':had', ARGV[i]) or now)
+  local turn = math.min(tonumber(ARGV[i + 1]), had + 1)
+  redis.call('ZADD', KEYS[1] .. ':had', turn, ARGV[i])
+  now = math.max(now, turn)
+end
+if now > before then
   redis.call('SET', KEYS[1] .. ':turn', now)
   redis.call('ZREMRANGEBYSCORE', KEYS[1] .. ':next', '-inf', now)
   redis.call('ZREMRANGEBYSCORE', KEYS[1] .. ':had', '-inf', now - 1000)
@@ -60,15 +63,25 @@ export class FairTurns {
   /** The virtual time that was seen last. */
   private now = 0;
 
+  private readonly taken = new ScriptBatch<string, number>(
+    async (lanes) => (await TAKE.run(this.queue, lanes)) as number[],
+  );
+  private readonly used = new ScriptBatch<readonly [lane: string, turn: number], number>(
+    async (turns) => {
+      this.now = (await USE.run(this.queue, turns.flat())) as number;
+      return turns.map(() => this.now);
+    },
+  );
+
   constructor(private readonly queue: Queue) {}
 
   /** Takes the next turn of each lane. */
   async take(lanes: readonly string[]): Promise<readonly number[]> {
-    return (await TAKE.run(this.queue, lanes)) as number[];
+    return this.taken.add(lanes);
   }
 
   async use(lane: string, turn: number): Promise<void> {
-    this.now = (await USE.run(this.queue, [lane, turn])) as number;
+    await this.used.add([[lane, turn]]);
   }
 
   /** Whether a turn is over. A job that waits again needs a new one, or it would go before those of other lanes. */

@@ -13,8 +13,8 @@ import { QueueScript } from './queue-script.js';
  * Times are by the clock of the server, in milliseconds.
  */
 
-/** Reads a limit as `l`, with the time and how many runs may start: `free`. */
-const READ = `local base, lane = KEYS[1], ARGV[1]
+/** Reads the limit of `lane` as `l`, with the time, and how many runs may start. */
+const READ = `local base = KEYS[1]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local limit, started, parked = base .. ':limit:' .. lane, base .. ':started:' .. lane, base .. ':parked:' .. lane
@@ -44,22 +44,26 @@ local function waitNow()
 end
 `;
 
+/** Reads the limit of the lane that the first argument names. */
+const READ_LANE = `local lane = ARGV[1]
+${READ}`;
+
 /**
- * ARGV: lane, id, milliseconds for which its run counts. Returns 1 and whether the lane is limited if the delivery may start, or 0
- * and a wait.
+ * ARGV: milliseconds for which a run counts, then lane and id of each delivery. Returns for each 1 and whether the lane is limited if
+ * it may start, or 0 and a wait.
  */
 export const ADMIT = new QueueScript(
   'webhooksAdmit',
-  `${READ}
-if redis.call('EXISTS', limit) == 0 then return { 1, 0 } end
-local id = ARGV[2]
+  `local function admit(lane, id)
+if redis.call('EXISTS', KEYS[1] .. ':limit:' .. lane) == 0 then return { 1, 0 } end
+${READ}
 local place = redis.call('ZSCORE', parked, id)
 -- A run whose process has died does not count against it, and it is repeated first.
 local isRepeated = redis.call('ZREM', started, id) == 1
 local before = isRepeated and 0 or place and redis.call('ZRANK', parked, id) or redis.call('ZCARD', parked)
 if freeNow() > before then
   redis.call('ZREM', parked, id)
-  redis.call('ZADD', started, now + ARGV[3], id)
+  redis.call('ZADD', started, now + ARGV[1], id)
   if token then
     redis.call('HSET', limit, 'token', nextToken, 'fullAt', string.format('%.3f', now + (usedTokens + 1) * nextToken))
   end
@@ -67,13 +71,17 @@ if freeNow() > before then
 end
 if not place then redis.call('ZADD', parked, redis.call('HINCRBY', limit, 'place', 1), id) end
 redis.call('SADD', base .. ':parkedLanes', lane)
-return { 0, waitNow() }`,
+return { 0, waitNow() }
+end
+local answers = {}
+for i = 2, #ARGV, 2 do answers[#answers + 1] = admit(ARGV[i], ARGV[i + 1]) end
+return answers`,
 );
 
 /** ARGV: lane, the most. Returns a wait, then the ids of the parked deliveries that may start now. */
 export const WAKE = new QueueScript(
   'webhooksWakeParked',
-  `${READ}
+  `${READ_LANE}
 local count = math.min(freeNow(), tonumber(ARGV[2]))
 local result = { waitNow() }
 if redis.call('ZCARD', parked) == 0 then
@@ -89,7 +97,7 @@ return result`,
 /** ARGV: lane, id, milliseconds of an overload or ''. Returns whether deliveries are parked. */
 export const END = new QueueScript(
   'webhooksEndRun',
-  `${READ}
+  `${READ_LANE}
 redis.call('ZREM', started, ARGV[2])
 local pause = tonumber(ARGV[3])
 if pause then

@@ -19,6 +19,51 @@ export class QueueScript {
   }
 }
 
+/** Calls that one run of a script carries, so that it does not hold up the server. */
+const LARGEST_BATCH = 500;
+
+interface PendingCall<T, R> {
+  readonly item: T;
+  readonly resolve: (result: R) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Sends the calls of one turn of the event loop together, in their order: a script costs the client more than its work. */
+export class ScriptBatch<T, R> {
+  private pending: PendingCall<T, R>[] = [];
+
+  /** @param run - runs the script, and returns a result for each item */
+  constructor(private readonly run: (items: readonly T[]) => Promise<readonly R[]>) {}
+
+  async add(items: readonly T[]): Promise<R[]> {
+    return Promise.all(items.map(async (item) => this.addOne(item)));
+  }
+
+  private async addOne(item: T): Promise<R> {
+    return new Promise((resolve, reject) => {
+      if (this.pending.length === 0) setImmediate(() => this.send());
+      this.pending.push({ item, resolve, reject });
+    });
+  }
+
+  private send(): void {
+    const calls = this.pending;
+    this.pending = [];
+    for (let from = 0; from < calls.length; from += LARGEST_BATCH) {
+      void this.runBatch(calls.slice(from, from + LARGEST_BATCH));
+    }
+  }
+
+  private async runBatch(calls: readonly PendingCall<T, R>[]): Promise<void> {
+    try {
+      const results = await this.run(calls.map(({ item }) => item));
+      for (const [index, { resolve }] of calls.entries()) resolve(results[index]!);
+    } catch (error) {
+      for (const { reject } of calls) reject(error);
+    }
+  }
+}
+
 /** The base of this library's own keys. A job's id cannot contain a colon, so they never meet keys of BullMQ. */
 export function ownKey(queue: Queue): string {
   return queue.toKey('webhooks');

@@ -7,7 +7,7 @@ import { deliveryLane } from '../queue/delivery-identity.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { type DeliveryJob, inState, jobIdOf } from './delivery-job.js';
 import { ADMIT, ARE_PARKED, END, EXTEND, SET_LIMITS, UNPARK, WAKE } from './limit-scripts.js';
-import { ownKey } from './queue-script.js';
+import { ownKey, ScriptBatch } from './queue-script.js';
 
 /** Milliseconds for which a parked job waits, unless it is woken. */
 const LONGEST_WAIT = 24 * 3_600_000;
@@ -32,6 +32,13 @@ export class SharedLimits {
   /** By lane: when parked jobs are looked at again. */
   private readonly timers = new Map<string, CancelWake>();
   private readonly waking = new Set<Promise<void>>();
+  private readonly admitted = new ScriptBatch<
+    readonly [lane: string, id: string],
+    readonly [isAdmitted: number, value: number]
+  >(
+    async (runs) =>
+      (await ADMIT.run(this.queue, [this.countsFor, ...runs.flat()])) as [number, number][],
+  );
   private stopInterval: CancelWake = () => {};
   private isStopped = false;
 
@@ -76,10 +83,8 @@ export class SharedLimits {
   /** @returns `undefined` if the job may start; otherwise it was parked, and must be delayed until {@link parkedUntil} */
   async admit(job: DeliveryJob, lane: string): Promise<'started' | 'parked'> {
     const { id } = job.data.delivery;
-    const [isAdmitted, value] = (await ADMIT.run(this.queue, [lane, id, this.countsFor])) as [
-      number,
-      number,
-    ];
+    const [answer] = await this.admitted.add([[lane, id]]);
+    const [isAdmitted, value] = answer!;
     if (isAdmitted === 1) {
       if (value === 1) this.running.set(id, lane);
       return 'started';

@@ -42,16 +42,22 @@ const DECISIVE = [
   'transport',
 ];
 
-/** Settings that only the HTTP adapter of axios supports. */
-const AXIOS_ONLY = ['maxRate', 'onUploadProgress', 'onDownloadProgress'];
+/** All settings of a delivery, and those that only the HTTP adapter of axios supports. */
+const SENT_WITH = [
+  ...Object.keys(DELIVERY_SETTINGS),
+  'httpAgent',
+  'httpsAgent',
+  'maxRate',
+  'onUploadProgress',
+  'onDownloadProgress',
+];
 
 /** Whether interceptors and defaults have left the settings of a delivery as they are, and added none. */
 export function isUnchanged(config: AxiosRequestConfig, settings: DeliverySettings): boolean {
   const { data } = config as { readonly data?: unknown };
-  const names = [...Object.keys(settings), ...AXIOS_ONLY];
   return (
     (data === undefined || Buffer.isBuffer(data)) &&
-    changedSetting(config, settings, names) === undefined
+    changedSetting(config, settings, SENT_WITH) === undefined
   );
 }
 

@@ -232,12 +232,12 @@ export class WebhookSender {
     { url, headers }: Endpoint,
     { requests, answer, credentials: sent }: Exchange,
   ): string | undefined {
-    if (answer.statusCode === undefined) return undefined;
+    if (answer.statusCode === undefined || answer.body === undefined) return undefined;
     const credentials = sent.flatMap((value) => [value, ...value.split(' ').slice(1)]);
     const tokens = requests.map(({ token }) => token);
     const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
       value.split(' '),
     );
-    return answer.body && excerptOf(answer.body, { tokens, signatures, url, headers, credentials });
+    return excerptOf(answer.body, { tokens, signatures, url, headers, credentials });
   }
 }
