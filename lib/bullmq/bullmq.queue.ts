@@ -238,7 +238,8 @@ export class BullMqQueue extends WebhookQueue {
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     this.stopMaintenance();
-    await waitUntil(this.clock, deadline, Promise.allSettled(this.calls));
+    const recorded = Promise.allSettled(this.calls).then(async () => this.keys.settled());
+    await waitUntil(this.clock, deadline, recorded);
     const { worker, runner } = this;
     if (worker === undefined) return 0;
     await waitUntil(this.clock, deadline, worker.close());

@@ -19,8 +19,8 @@ export function turnOfJob({ data }: DeliveryJob): (Turn & { sequence: number }) 
 
 /** Puts jobs off until their turn has come, and wakes them then. */
 export class KeyTurns {
-  /** Ends of turns that are not done. */
-  private readonly ending = new Set<Promise<void>>();
+  /** Changes of turns that are not done. */
+  private readonly changes = new Set<Promise<void>>();
 
   constructor(
     private readonly queue: Queue,
@@ -44,8 +44,7 @@ export class KeyTurns {
   async putOff(job: DeliveryJob, token: string): Promise<void> {
     await job.moveToDelayed(this.waitsUntil, token);
     // The first of its key may have ended before.
-    const [isWaiting] = await this.order.areWaiting([turnOfJob(job)!]);
-    if (isWaiting === false) await this.wakeJob(job);
+    await this.wakeIfFirst(job, turnOfJob(job)!);
   }
 
   /** Records that the first delivery of a key waits for its next attempt. */
@@ -54,19 +53,36 @@ export class KeyTurns {
     if (turn !== undefined) await this.order.close([turn]);
   }
 
-  /** Called once a job is completed or failed. An error is made up for by {@link checkOpen}. */
-  ended(job: DeliveryJob): void {
-    const ending = this.settle(job)
-      .catch(() => {})
-      .finally(() => this.ending.delete(ending));
-    this.ending.add(ending);
+  /** Called once the jobs of these turns are recorded. An error is made up for by {@link checkOpen}. */
+  recorded(turns: readonly (Turn & { readonly waits: boolean })[]): void {
+    if (turns.length > 0) this.inBackground(this.closeRecorded(turns));
   }
 
-  /** Resolves when no turn is being ended. @returns whether one was */
+  /** Called once a job is completed or failed. An error is made up for by {@link checkOpen}. */
+  ended(job: DeliveryJob): void {
+    this.inBackground(this.settle(job));
+  }
+
+  /** Resolves when no turn is being changed. @returns whether one was */
   async settled(): Promise<boolean> {
-    const { size } = this.ending;
-    await Promise.all(this.ending);
+    const { size } = this.changes;
+    await Promise.all(this.changes);
     return size > 0;
+  }
+
+  private inBackground(work: Promise<void>): void {
+    const change = work.catch(() => {}).finally(() => this.changes.delete(change));
+    this.changes.add(change);
+  }
+
+  /** Closes turns. The delivery that one waits for may have ended before. */
+  private async closeRecorded(
+    turns: readonly (Turn & { readonly waits: boolean })[],
+  ): Promise<void> {
+    const areWaiting = await this.order.close(turns);
+    for (const [index, { id, waits }] of turns.entries()) {
+      if (waits && areWaiting[index] === false) await this.wake(id);
+    }
   }
 
   /** Ends a turn, and wakes the next job. @returns whether there was one to end */
@@ -89,7 +105,9 @@ export class KeyTurns {
   async checkOpen(): Promise<void> {
     for (const { at, ...turn } of await this.order.longOpen(CHECK_AFTER)) {
       const job = (await this.queue.getJob(jobIdOf(turn.id))) as DeliveryJob | undefined;
-      if (job !== undefined) await this.settle(job);
+      if (job?.finishedOn !== undefined) await this.settle(job);
+      // Its process died after it recorded the job, and the one that the job waited for has ended.
+      else if (job !== undefined) await this.wakeIfFirst(job, turn);
       else if (at < this.clock.now() - RECORDED_WITHIN) await this.end(turn);
     }
   }
@@ -101,6 +119,11 @@ export class KeyTurns {
     const isBlocking = job.finishedOn !== undefined && !isDelivered(job) && job.data.holdsKey;
     if (isBlocking === true) await this.order.close([turn]);
     else if (job.finishedOn !== undefined) await this.end(turn);
+  }
+
+  private async wakeIfFirst(job: DeliveryJob, turn: Turn): Promise<void> {
+    const [isWaiting] = await this.order.areWaiting([turn]);
+    if (isWaiting === false) await this.wakeJob(job);
   }
 
   private async wakeJob(job: DeliveryJob): Promise<void> {

@@ -89,8 +89,9 @@ export class StoredDeliveries {
   /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
   private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
     const ids = items.map(({ delivery }) => delivery.id);
-    const places = await this.enterOrder(items, false);
-    const [turns, indexed] = await Promise.all([
+    // In this order: a delivery without an entry is new. If the entries are written first after all, it is numbered below.
+    const [places, turns, indexed] = await Promise.all([
+      this.enterOrder(items, false),
       this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
       this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
     ]);
@@ -117,7 +118,10 @@ export class StoredDeliveries {
       void this.parts.history.delete(added).catch(() => {});
       throw error;
     }
-    await this.leaveOrder(fresh, places);
+    const entered = fresh.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
+    this.parts.keys.recorded(
+      entered.map((turn) => ({ ...turn, waits: places.get(turn.id)?.waits === true })),
+    );
     if (indexed !== jobs.length) await this.repair(ids);
     return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
   }
@@ -132,22 +136,6 @@ export class StoredDeliveries {
     return new Map(
       turns.flatMap(({ id }, index) => (places[index] ? [[id, places[index]] as const] : [])),
     );
-  }
-
-  /** Looks again at the turns of recorded deliveries: the one that they wait for may have ended before. */
-  private async leaveOrder(
-    items: readonly EnqueuedDelivery[],
-    places: ReadonlyMap<string, Place>,
-  ): Promise<void> {
-    const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
-    // An error must not fail the call: its deliveries are recorded, and open turns are checked.
-    const waiting = await this.parts.order.close(turns).catch(() => []);
-    for (const [index, isWaiting] of waiting.entries()) {
-      const { id } = turns[index]!;
-      if (places.get(id)?.waits === true && !isWaiting) {
-        await this.parts.keys.wake(id).catch(() => {});
-      }
-    }
   }
 
   async list(

@@ -240,7 +240,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       deliveries,
       { isFinal: true },
     );
-    const { records, held, limitedLanes } = await (deliveries.some(takesTurn)
+    const { records, held, limitedLanes } = await (waits && deliveries.some(takesTurn)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
       : this.record(
           async (statement, values) => this.connection.query(statement, values),
@@ -315,8 +315,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     const isKeyed = deliveries.some(takesTurn);
     const given = JSON.stringify([...first.values()].map(deliveryRow));
-    if (isKeyed) await run(this.statements.lockKeys, [name, given, !how.waits]);
-    const rows = await run(isKeyed ? this.statements.recordKeyed : this.statements.record, [
+    const { lockKeys, record, recordKeyed, recordLocked } = this.statements;
+    const isLocked = isKeyed && how.waits;
+    if (isLocked) await run(lockKeys, [name, given]);
+    const rows = await run(isLocked ? recordLocked : isKeyed ? recordKeyed : record, [
       name,
       given,
       this.connection.now,

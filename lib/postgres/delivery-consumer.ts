@@ -65,8 +65,8 @@ export class DeliveryConsumer {
     this.outcomes = new OutcomeWriter(
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
-        await parts.database.query(parts.statements.settle, values);
-        await this.releaseNext(rows);
+        const released = await parts.database.query(parts.statements.settle, values);
+        await this.releaseNext(released.map(({ seq }) => seq as string));
         await this.endLimited(rows);
       },
       clock,
@@ -249,8 +249,7 @@ export class DeliveryConsumer {
   }
 
   /** Lets the next delivery of each key start whose turn has ended. */
-  private async releaseNext(rows: readonly OutcomeRow[]): Promise<void> {
-    const seqs = rows.filter(({ releases }) => releases).map(({ seq }) => seq);
+  private async releaseNext(seqs: readonly string[]): Promise<void> {
     if (seqs.length === 0) return;
     const { database, statements, options } = this.parts;
     const values = [options.name, JSON.stringify(seqs)];

@@ -47,13 +47,18 @@ const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, rec
  */
 export class DeliveryStatements {
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` whether to fail with SQLSTATE 55P03 instead of waiting. Locks the keys
-   * of the rows until the commit. {@link recordKeyed} follows in the same transaction: a statement of its own sees everything that
-   * was recorded while this one waited.
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`. Locks the keys of the rows until the commit. {@link recordLocked} follows
+   * in the same transaction: a statement of its own sees everything that was recorded while this one waited.
    */
   readonly lockKeys: string;
 
-  /** As {@link record}, for rows of which some have an ordering key. */
+  /** As {@link record}, for rows of which some have an ordering key, after {@link lockKeys}. */
+  readonly recordLocked: string;
+
+  /**
+   * As {@link recordLocked}, in a transaction of its own without {@link lockKeys}. Fails with SQLSTATE 23505 if another transaction
+   * records one of the ids at the same time: the number of that delivery would be missing.
+   */
   readonly recordKeyed: string;
 
   /**
@@ -65,7 +70,9 @@ export class DeliveryStatements {
 
   /**
    * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
-   * what has ended; deliveries that this process no longer leases stay as they are.
+   * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
+   * their keys, for {@link releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
+   * record another one.
    */
   readonly settle: string;
 
@@ -130,40 +137,17 @@ export class DeliveryStatements {
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
-    this.lockKeys = `WITH patience AS MATERIALIZED (
-  SELECT CASE WHEN $3::boolean THEN set_config('lock_timeout', '1s', true) END
-), given AS MATERIALIZED (
+    this.lockKeys = `WITH given AS MATERIALIZED (
   SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
     AS given(lane text, ordering_key text, sequence bigint)
   WHERE ordering_key IS NOT NULL AND sequence IS NULL
 )
 INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence)
-SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, patience ORDER BY lane, ordering_key
+SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given ORDER BY lane, ordering_key
 ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
     this.record = this.recording(PLAIN);
-    this.recordKeyed = this.recording({
-      numbered: `, keys AS MATERIALIZED (
-  SELECT lane, ordering_key, sequence FROM ${this.key}
-  WHERE queue = $1::text AND (lane, ordering_key) IN (SELECT lane, ordering_key FROM given)
-), fresh AS MATERIALIZED (
-  SELECT * FROM given WHERE NOT EXISTS (
-    SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
-), numbered AS MATERIALIZED (
-  SELECT fresh.place, keys.sequence + row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS number,
-    EXISTS (SELECT FROM ${this.delivery} AS earlier WHERE queue = $1::text AND earlier.lane = fresh.lane
-      AND earlier.ordering_key = fresh.ordering_key AND holds_key OFFSET 0)
-      OR row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) > 1 AS held
-  FROM fresh JOIN keys USING (lane, ordering_key) WHERE fresh.sequence IS NULL
-), counted AS (
-  UPDATE ${this.key} AS key SET sequence = counts.last FROM (
-    SELECT lane, ordering_key, max(number) AS last FROM numbered JOIN given USING (place) GROUP BY lane, ordering_key
-  ) AS counts WHERE queue = $1::text AND key.lane = counts.lane AND key.ordering_key = counts.ordering_key
-)`,
-      source: 'given LEFT JOIN numbered USING (place)',
-      number: 'coalesce(number, sequence)',
-      holdsKey: 'number IS NOT NULL',
-      held: 'coalesce(held, false)',
-    });
+    this.recordLocked = this.recording({ ...this.keyed(), onConflict: SKIP_KNOWN });
+    this.recordKeyed = this.recording({ ...this.keyed(), onConflict: '' });
     this.releaseNext = this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.delivery}
     WHERE queue = $1::text AND ordering_key IS NOT NULL
       AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`);
@@ -175,7 +159,7 @@ RETURNING id, seq::text AS seq`;
     this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text, blocks_key boolean)
+    answer text, blocks_key boolean, releases boolean)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE
   ) AS delivery
@@ -190,8 +174,17 @@ RETURNING id, seq::text AS seq`;
   holds_key = holds_key AND (given.status = 'pending' OR (given.status = 'dead' AND coalesce(given.blocks_key, false)))
   FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
   RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
+), counted AS (
+  ${this.counting('changed', 1)}
+), last AS MATERIALIZED (
+  SELECT given.seq FROM given, LATERAL (
+    SELECT queue, lane, ordering_key, sequence FROM ${this.delivery} AS delivery WHERE delivery.seq = given.seq OFFSET 0
+  ) AS delivery, LATERAL (
+    SELECT FROM ${this.key} AS key WHERE key.queue = delivery.queue AND key.lane = delivery.lane
+      AND key.ordering_key = delivery.ordering_key AND key.sequence = delivery.sequence FOR NO KEY UPDATE SKIP LOCKED
+  ) AS key WHERE given.releases
 )
-${this.counting('changed', 1)}`;
+SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FROM last)`;
     this.extend = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
 ), own AS MATERIALIZED (
@@ -316,8 +309,48 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
     ];
   }
 
-  /** @param keyed - the parts of the statement that number deliveries by key */
-  private recording({ numbered, source, number, holdsKey, held }: KeyedParts): string {
+  /**
+   * Numbers the deliveries of each key, and writes the last number. The rows of keys are locked in their order until the commit.
+   *
+   * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
+   * saw: such deliveries are `held`, since one that it does not see may hold their key.
+   */
+  private keyed(): Omit<KeyedParts, 'onConflict'> {
+    return {
+      numbered: `, fresh AS MATERIALIZED (
+  SELECT * FROM given WHERE NOT EXISTS (
+    SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
+), ranked AS MATERIALIZED (
+  SELECT place, lane, ordering_key, row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS rank
+  FROM fresh WHERE ordering_key IS NOT NULL AND sequence IS NULL
+), keys AS MATERIALIZED (
+  SELECT lane, ordering_key, ${FIRST_NUMBER} AS start, max(rank) AS count, (
+    SELECT sequence FROM ${this.key} AS key
+    WHERE queue = $1::text AND key.lane = ranked.lane AND key.ordering_key = ranked.ordering_key
+  ) AS seen, EXISTS (
+    SELECT FROM ${this.delivery} AS earlier WHERE queue = $1::text AND earlier.lane = ranked.lane
+      AND earlier.ordering_key = ranked.ordering_key AND holds_key OFFSET 0
+  ) AS is_held
+  FROM ranked GROUP BY lane, ordering_key
+), counted AS (
+  INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence)
+  SELECT $1::text, lane, ordering_key, start + count FROM keys, moment ORDER BY lane, ordering_key
+  ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}
+  RETURNING lane, ordering_key, sequence
+), numbered AS MATERIALIZED (
+  SELECT place, counted.sequence - count + rank AS number,
+    is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
+  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
+)`,
+      source: 'fresh AS given LEFT JOIN numbered USING (place)',
+      number: 'coalesce(number, sequence)',
+      holdsKey: 'number IS NOT NULL',
+      held: 'coalesce(held, false)',
+    };
+  }
+
+  /** @param keyed - the parts of the statement that depend on ordering keys */
+  private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
     return `WITH moment AS MATERIALIZED (
   SELECT ${skew('$3', '$4')} AS skew, CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) END AS lock_timeout
 ), given AS MATERIALIZED (
@@ -331,7 +364,7 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
     ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
     EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0)
   FROM ${source}, moment ORDER BY place
-  ON CONFLICT (queue, id) DO NOTHING RETURNING id, seq, held, limited
+  ${onConflict} RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
   SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
 )
@@ -505,7 +538,14 @@ interface KeyedParts {
   readonly number: string;
   readonly holdsKey: string;
   readonly held: string;
+  readonly onConflict: string;
 }
+
+/** Leaves a delivery as it is that another transaction has recorded. */
+const SKIP_KNOWN = 'ON CONFLICT (queue, id) DO NOTHING';
+
+/** The number before the first one of a key: the time, so that numbers never fall, even if the last one was deleted. */
+const FIRST_NUMBER = `(${millisecondsOf('now()')})::bigint`;
 
 /** For rows without an ordering key, or that had their turn before. */
 const PLAIN: KeyedParts = {
@@ -514,6 +554,7 @@ const PLAIN: KeyedParts = {
   number: 'sequence',
   holdsKey: 'false',
   held: 'false',
+  onConflict: SKIP_KNOWN,
 };
 
 /** What to claim. */

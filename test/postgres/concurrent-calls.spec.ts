@@ -1,8 +1,20 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
-import { TestDatabase, untilLocked } from './database.js';
+import { outgoing } from '../fixtures/outgoing.js';
+import { TestDatabase, until, untilLocked } from './database.js';
 import { due } from './deliveries.js';
+
+function keyed(id: string, orderingKey = id.split('-')[0]!): EnqueuedDelivery {
+  const { delivery, notBefore } = due(id);
+  return { delivery: { ...delivery, orderingKey }, notBefore };
+}
+
+function sequenceOf(record: DeliveryRecord | undefined): number | undefined {
+  return outgoing(record!.delivery).sequence;
+}
 
 (await describeWith('PostgreSQL'))('concurrent calls of a PostgresQueue', () => {
   const database = new TestDatabase();
@@ -17,6 +29,21 @@ import { due } from './deliveries.js';
     await queue.stop(0);
     await database.close();
   });
+
+  /** Records deliveries in a transaction, and commits it once a call waits for it. */
+  async function inOpenTransaction<T>(
+    deliveries: readonly EnqueuedDelivery[],
+    call: () => Promise<T>,
+  ): Promise<T> {
+    const client = await database.pool.connect();
+    await client.query('BEGIN');
+    await queue.enqueue(deliveries, { tx: client });
+    const calling = call();
+    await untilLocked(database.pool, 'WITH moment%');
+    await client.query('COMMIT');
+    client.release();
+    return calling;
+  }
 
   it('fail without affecting others if PostgreSQL cannot store their delivery', async () => {
     const calls = [
@@ -45,6 +72,64 @@ import { due } from './deliveries.js';
     client.release();
 
     expect(await held).toMatchObject([{ delivery: { id: 'held' }, status: 'pending' }]);
+  });
+
+  it('number a delivery after the one that an open transaction has recorded, and hold it', async () => {
+    await inOpenTransaction([keyed('order-1')], async () => queue.enqueue([keyed('order-2')]));
+
+    const [first, second] = await queue.find(['order-1', 'order-2']);
+    expect(sequenceOf(second)).toBe(sequenceOf(first)! + 1);
+    expect([first, second].map((record) => record!.keyState)).toEqual([undefined, 'waiting']);
+  });
+
+  it('use up no number for a delivery that another transaction records meanwhile', async () => {
+    await queue.enqueue([keyed('twin-1')]);
+    const beside = [keyed('twin-2'), due('twin-without-key')];
+    const known = await inOpenTransaction(beside, async () =>
+      queue.enqueue([...beside, keyed('twin-3')]),
+    );
+    await queue.enqueue([keyed('twin-4')]);
+
+    expect(known).toMatchObject([
+      { delivery: { id: 'twin-2' } },
+      { delivery: { id: 'twin-without-key' } },
+      undefined,
+    ]);
+    const found = await queue.find(['twin-1', 'twin-2', 'twin-3', 'twin-4']);
+    const [start] = found.map(sequenceOf);
+    expect(found.map((record) => sequenceOf(record)! - start!)).toEqual([0, 1, 2, 3]);
+  });
+
+  it('release each delivery that waits for its key, without the timers that make up for it', async () => {
+    const clock = new TestClock(Date.now());
+    const ordered = new PostgresQueue({
+      pool: database.pool,
+      schema: database.newSchema(),
+      clock,
+    });
+    const runs: (readonly [key: string, sequence: number])[] = [];
+    await ordered.consume(async (delivery) => {
+      const { orderingKey, sequence } = outgoing(delivery);
+      runs.push([orderingKey!, sequence!]);
+      const attempt = { attempt: 1, at: clock.now(), durationMs: 1 };
+      return { outcome: { type: 'delivered' }, attempt };
+    });
+    const ids = Array.from({ length: 200 }, (_, index) => `released-${index}`);
+    const publish = async (start: number): Promise<void> => {
+      for (let at = start; at < ids.length; at += 20) {
+        const item = keyed(ids[at]!, `key-${at % 3}`);
+        await ordered.enqueue([{ ...item, notBefore: clock.now() }]);
+      }
+    };
+    await Promise.all(Array.from({ length: 20 }, async (_, start) => publish(start)));
+    await until(() => runs.length >= ids.length);
+    await ordered.stop(Date.now() + 10_000);
+
+    for (const key of ['key-0', 'key-1', 'key-2']) {
+      const sequences = runs.filter(([one]) => one === key).map(([, sequence]) => sequence);
+      const first = sequences[0]!;
+      expect(sequences).toEqual(sequences.map((_, index) => first + index));
+    }
   });
 
   it('are answered before the queue closes its database', async () => {

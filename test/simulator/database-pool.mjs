@@ -12,7 +12,11 @@ const STATEMENTS = [
   ['redeliver', /^WITH chosen AS/],
   ['deleteOld', /^WITH old AS/],
   ['merge', /^WITH merged AS/],
-  ['lockKeys', /^WITH patience AS/],
+  ['lockKeys', /^WITH given AS[^;]+DISTINCT lane, ordering_key FROM json_to_recordset/],
+  [
+    'recordLocked',
+    /numbered AS MATERIALIZED[^;]+INSERT INTO \w+\.delivery [^;]+ON CONFLICT \(queue, id\)/,
+  ],
   ['recordKeyed', /numbered AS MATERIALIZED[^;]+INSERT INTO \w+\.delivery /],
   ['record', /INSERT INTO \w+\.delivery /],
   ['settle', /INSERT INTO \w+\.attempt /],

@@ -54,13 +54,9 @@ export class DeliveryTable {
   }
 
   /** Locks the keys of deliveries until the transaction ends. */
-  async lockKeys([, deliveries, failsFast], _text, _process, transaction) {
-    const keys = JSON.parse(deliveries).filter(takesTurn).map(keyOf);
-    for (const key of [...new Set(keys)].sort(byText)) {
-      while (this.#locks.has(key)) {
-        if (failsFast) throw lockTimeout();
-        await this.#locks.get(key);
-      }
+  async lockKeys([, deliveries], _text, _process, transaction) {
+    for (const key of keysOf(deliveries)) {
+      while (this.#locks.has(key)) await this.#locks.get(key);
       if (transaction.state !== 'open') throw new Error('the connection was closed');
       this.#locks.set(key, transaction.ended);
       transaction.onEnd(() => this.#locks.delete(key));
@@ -68,9 +64,26 @@ export class DeliveryTable {
     return [];
   }
 
-  /** As `record`; the rows are seen once the transaction commits. */
-  async recordKeyed([queue, deliveries, , ownTime, failsFast], _text, _process, transaction) {
+  /** As `recordLocked`, without a transaction. It fails while another one has locked a key. */
+  async recordKeyed([queue, deliveries, , ownTime, failsFast]) {
     await this.#recorded(deliveries, failsFast);
+    if (keysOf(deliveries).some((key) => this.#locks.has(key))) throw lockTimeout();
+    const { rows, fresh } = this.#numbered(queue, deliveries, ownTime);
+    for (const row of fresh) this.insert(row);
+    return rows;
+  }
+
+  /** As `record`; the rows are seen once the transaction commits. */
+  async recordLocked([queue, deliveries, , ownTime, failsFast], _text, _process, transaction) {
+    await this.#recorded(deliveries, failsFast);
+    const { rows, fresh } = this.#numbered(queue, deliveries, ownTime);
+    for (const { id } of fresh) this.#recording.set(id, transaction);
+    transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
+    return rows;
+  }
+
+  /** The answer to a statement that records deliveries with keys, and the rows that it inserts. */
+  #numbered(queue, deliveries, ownTime) {
     const fresh = [];
     const rows = JSON.parse(deliveries).map((given) => {
       const known = this.#byId(given.id);
@@ -97,9 +110,7 @@ export class DeliveryTable {
         limited_lane,
       };
     });
-    for (const { id } of fresh) this.#recording.set(id, transaction);
-    transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
-    return rows;
+    return { rows, fresh };
   }
 
   /** Waits for the transactions that have recorded the same ids, or are changing them. */
@@ -308,7 +319,17 @@ export class DeliveryTable {
       row.leasedUntil = -Infinity;
       this.observer.settled(row, before, outcome, { claim, process });
     }
-    return [];
+    return JSON.parse(outcomes)
+      .filter(({ seq, releases }) => releases && !this.#isLastOfKey(this.rows.get(seq)))
+      .map(({ seq }) => ({ seq }));
+  }
+
+  /** Whether no later delivery of the key was recorded, or is being recorded. */
+  #isLastOfKey(row) {
+    const key = keyOf(row);
+    if (this.#locks.has(key)) return false;
+    const numbers = [...this.rows.values()].filter((one) => keyOf(one) === key);
+    return numbers.every(({ sequence }) => sequence <= row.sequence);
   }
 
   /** Whether a worker still holds its claim. */
@@ -410,6 +431,12 @@ async function unlocked(rows) {
 /** Whether a delivery waits for the earlier ones of its key. */
 function takesTurn({ ordering_key, sequence }) {
   return ordering_key !== undefined && sequence === undefined;
+}
+
+/** The keys that deliveries are numbered by, in their order. */
+function keysOf(deliveries) {
+  const keys = JSON.parse(deliveries).filter(takesTurn).map(keyOf);
+  return [...new Set(keys)].sort(byText);
 }
 
 function keyOf({ lane, ordering_key }) {

@@ -9,6 +9,7 @@ const TIME = {
   claim: 1,
   redeliver: 2,
   recordKeyed: 2,
+  recordLocked: 2,
   record: 2,
   settle: 1,
   extend: 1,
@@ -16,7 +17,7 @@ const TIME = {
   findLimitedLanes: 1,
 };
 /** Statements whose rows have an order. */
-const IS_ORDERED = new Set(['claim', 'record', 'recordKeyed']);
+const IS_ORDERED = new Set(['claim', 'record', 'recordKeyed', 'recordLocked']);
 /** The order of the others. */
 const IDENTITY = ['given_id', 'id', 'lane', 'seq'];
 /** PostgreSQL stores microseconds. */
