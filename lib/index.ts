@@ -30,12 +30,9 @@ export type {
   DeadLetterPage,
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
-export type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
 export { WebhookException } from './receiver/error-answers.js';
-export type { WebhookAnswerCode } from './request/webhook-answers.js';
 export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
 export type { WebhookIssuer } from './keys/issuer-list.js';
-export type { WebhookTokenClaims } from './token/webhook-claims.interface.js';
 
 // Explaining
 export type { WebhookExplanation } from './explain/webhook-explanation.interface.js';
@@ -48,16 +45,13 @@ export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
 export type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
 export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
 export type { WebhookRetryOptions } from './sending/retry-policy.js';
-export type { UnsuccessfulAttempt } from './sending/attempt-result.js';
 export type {
-  PublishAllOptions,
   PublishOptions,
   PublishResult,
   SendResult,
   SignedWebhookRequest,
   WebhookEventToPublish,
 } from './publisher/publish-options.js';
-export type { SignOptions } from './sending/event-draft.js';
 export { WebhookJwks } from './signing/webhook.jwks.js';
 export type { WebhookKeySet } from './signing/webhook.jwks.js';
 
@@ -76,7 +70,7 @@ export type {
   ErasureResult,
 } from './deliveries/delivery-view.js';
 export type { WebhookDeliveryFilter } from './deliveries/delivery-query.js';
-export type { RedeliverResult, RedeliveredDelivery } from './deliveries/redelivery.js';
+export type { RedeliverResult } from './deliveries/redelivery.js';
 export {
   OnWebhookDelivery,
   WebhookDeliveryEvents,
@@ -98,8 +92,6 @@ export type {
   RotatedKey,
 } from './endpoints/webhook-endpoint.interface.js';
 export type { WebhookEndpointFilter } from './endpoints/endpoint-filter.js';
-export type { EndpointCredentials } from './sending/endpoint-credentials.js';
-export type { EndpointScope } from './endpoints/webhook-endpoint.interface.js';
 
 // Keys that an application provides
 export { KeyProvider } from './keys/key-provider.js';

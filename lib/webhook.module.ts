@@ -9,7 +9,7 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.consta
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 import { configuredStores } from './health/webhook-parts.js';
-import { WebhookStoreCheck } from './webhook-store-check.js';
+import { WebhookStoreCheck } from './health/store-check.js';
 import {
   requireOptions,
   resolveWebhookOptions,

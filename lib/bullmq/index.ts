@@ -1,3 +1,2 @@
 /** A durable delivery queue on Redis, through BullMQ. */
 export { BullMqQueue } from './bullmq.queue.js';
-export type { BullMqQueueOptions } from './bullmq-queue-options.js';

@@ -3,33 +3,30 @@ import { deliveryId } from '../queue/delivery-identity.js';
 import type { DeliveryPageRequest, ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 
-/** Why a delivery was not sent again. */
-export type NotRedeliveredReason =
-  /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
-  | 'pending'
-  /** It was delivered while it was redelivered. */
-  | 'delivered'
-  /** The queue has dropped its payload, or the delivery itself, to save space. */
-  | 'payload_dropped'
-  /** A later round of it exists; only a filter that matches that round sends it again. */
-  | 'superseded';
-
-/** The result of one redelivery. */
-export interface RedeliveredDelivery {
-  readonly id: string;
-  readonly redelivered: boolean;
-  /** The id of the new delivery, if it is sent as another one; the old one keeps its outcome. */
-  readonly as?: string;
-  /** Why it was not sent again. */
-  readonly reason?: NotRedeliveredReason;
-}
-
 /** The result of a call of `redeliver`. */
 export interface RedeliverResult {
-  readonly deliveries: readonly RedeliveredDelivery[];
+  readonly deliveries: readonly {
+    readonly id: string;
+    readonly redelivered: boolean;
+    /** The id of the new delivery, if it is sent as another one; the old one keeps its outcome. */
+    readonly as?: string;
+    /** Why it was not sent again. */
+    readonly reason?:
+      /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
+      | 'pending'
+      /** It was delivered while it was redelivered. */
+      | 'delivered'
+      /** The queue has dropped its payload, or the delivery itself, to save space. */
+      | 'payload_dropped'
+      /** A later round of it exists; only a filter that matches that round sends it again. */
+      | 'superseded';
+  }[];
   /** Whether the filter matches more than `limit`. */
   readonly more: boolean;
 }
+
+/** The result of one redelivery. */
+export type RedeliveredDelivery = RedeliverResult['deliveries'][number];
 
 /** The delivery of a published event, without its payload. */
 export type ListedOutgoing = ListedDelivery<Omit<OutgoingDelivery, 'payload'>>;
@@ -67,7 +64,7 @@ export class Redelivery {
     listed: ListedOutgoing,
     last: ListedOutgoing,
     isNamed: boolean,
-  ): NotRedeliveredReason | undefined {
+  ): RedeliveredDelivery['reason'] {
     const { status, nextAttemptAt = 0, payloadDropped } = last;
     if (payloadDropped === true) return 'payload_dropped';
     if (status === 'pending') {

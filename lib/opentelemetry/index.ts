@@ -1,3 +1,2 @@
 /** Traces and metrics with OpenTelemetry. */
 export { WebhookTelemetryModule } from './webhook-telemetry.module.js';
-export type { WebhookTelemetryOptions } from './webhook-telemetry.module.js';

@@ -25,12 +25,18 @@ export class PublishTransaction implements OnApplicationBootstrap {
   private readonly log = new PublisherLog();
   private hosts: ReadonlyMap<string | undefined, Wrapper> = new Map();
   private knownModules = 0;
+  // Not printed with the publisher: the container has the options of the application, with their secrets.
+  readonly #discovery: DiscoveryService;
+  readonly #modules: Pick<ModulesContainer, 'size'>;
 
   constructor(
     private readonly options: Pick<ResolvedPublisherOptions, 'queue' | 'transactionHost'>,
-    private readonly discovery: DiscoveryService,
-    private readonly modules: Pick<ModulesContainer, 'size'>,
-  ) {}
+    discovery: DiscoveryService,
+    modules: Pick<ModulesContainer, 'size'>,
+  ) {
+    this.#discovery = discovery;
+    this.#modules = modules;
+  }
 
   /** @hidden */
   onApplicationBootstrap(): void {
@@ -100,9 +106,9 @@ export class PublishTransaction implements OnApplicationBootstrap {
 
   /** Modules are added during start-up, and lazy ones later. */
   private findHosts(): ReadonlyMap<string | undefined, Wrapper> {
-    if (this.modules.size !== this.knownModules) {
-      this.knownModules = this.modules.size;
-      this.hosts = new Map(this.discovery.getProviders().flatMap(namedHost));
+    if (this.#modules.size !== this.knownModules) {
+      this.knownModules = this.#modules.size;
+      this.hosts = new Map(this.#discovery.getProviders().flatMap(namedHost));
     }
     return this.hosts;
   }

@@ -25,11 +25,11 @@ export interface ReplayStoreContractOptions {
 
 /** A transaction of the store's database. */
 export interface ContractTransaction {
-  /** As handlers give it to `event.commit(tx)`. */
+  /** What handlers pass to `event.commit(tx)`. */
   readonly tx: unknown;
-  /** Makes what was done in it last. */
+  /** Commits it. */
   commit(): Promise<void>;
-  /** Undoes it. */
+  /** Rolls it back. */
   rollback(): Promise<void>;
 }
 
@@ -154,7 +154,7 @@ class Subject {
     assert.equal((await this.store.reserve(claim)).status, status, why);
   }
 
-  /** Checks that a reservation is good for nothing. */
+  /** Checks that a reservation no longer has any effect. */
   async expectFenced(reservation: ReplayReservation, why: string): Promise<void> {
     const { store } = this;
     assert.equal(await store.extend(reservation), false, `extend: ${why}`);

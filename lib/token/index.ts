@@ -11,14 +11,8 @@ export type { WebhookDigest } from './payload-hash.js';
 export { verifyWebhookPayload, type VerifiedPayload } from './payload.js';
 export { isEventName, matchesEvent } from './event-name.js';
 export type { TrustedIssuer } from './keys/trusted-issuers.js';
-export type { KeyMaterial, WebhookKey } from './keys/key-material.js';
-export type {
-  VerifiedKey,
-  VerifiedWebhookToken,
-  WebhookClaim,
-  WebhookTokenClaims,
-  WebhookTokenHeader,
-} from './webhook-claims.interface.js';
+export type { WebhookKey } from './keys/key-material.js';
+export type { VerifiedWebhookToken, WebhookTokenClaims } from './webhook-claims.interface.js';
 export type {
   HashAlgorithm,
   SignatureAlgorithm,

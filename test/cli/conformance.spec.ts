@@ -2,7 +2,6 @@ import type { INestApplication } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { CONFORMANCE_PROFILES } from '../../lib/cli/conformance/probe.interface.js';
 import { probesFor } from '../../lib/cli/conformance/conformance.runner.js';
-import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
 import { adapters } from '../fixtures/adapters.js';
 import { PATH, receiverOptions, startApp } from '../fixtures/receiver-app.js';
 import { startNaiveReceiver } from '../fixtures/naive-receiver.js';
@@ -11,13 +10,8 @@ import { ids, report } from './conformance-run.js';
 
 const AUDIENCE = 'https://crm.example';
 
-/** The wire formats that the receiver of this package reads. */
-const READ = CONFORMANCE_PROFILES.filter((profile) =>
-  (WEBHOOK_PROFILES as readonly string[]).includes(profile),
-);
-
 describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) => {
-  describe.each(READ)('as %s', (profile) => {
+  describe.each(CONFORMANCE_PROFILES)('as %s', (profile) => {
     let app: INestApplication;
     let url: string;
 

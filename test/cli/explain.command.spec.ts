@@ -1,41 +1,20 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable, Writable } from 'node:stream';
 import { generateKeyPairSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
-import { run } from '../../lib/cli/explain.command.js';
+import { type ExplainRun, runExplain } from './explain-run.js';
 import { hashOf, ISSUER, MARKER, NOW, SECRET, tokenOf } from '../explain/receiver-bench.js';
-
-class Sink extends Writable {
-  text = '';
-  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
-    this.text += chunk.toString();
-    done();
-  }
-}
-
-interface Ended {
-  readonly exit: number;
-  readonly out: string;
-  readonly err: string;
-}
 
 async function explain(
   args: readonly string[],
   stdin: string | Buffer = '',
-  env: Record<string, string> = { WEBHOOK_SECRET: SECRET },
-): Promise<Ended> {
-  const [stdout, stderr] = [new Sink(), new Sink()];
-  const exit = await run(args, {
-    stdin: Readable.from([Buffer.from(stdin as string)]),
-    stdout,
-    stderr,
-    env,
-  });
-  for (const hidden of [SECRET, MARKER]) expect(stdout.text + stderr.text).not.toContain(hidden);
-  return { exit, out: stdout.text, err: stderr.text };
+  env?: Record<string, string>,
+): Promise<ExplainRun> {
+  const run = await runExplain(args, { stdin, env });
+  for (const hidden of [SECRET, MARKER]) expect(run.out + run.err).not.toContain(hidden);
+  return run;
 }
 
 const AT = ['--issuer', ISSUER, '--now', new Date(NOW).toISOString()];

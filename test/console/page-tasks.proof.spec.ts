@@ -14,7 +14,7 @@ import {
 } from 'nestjs-webhook-token';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { signWebhook } from 'nestjs-webhook-token/testing';
-import { WebhookConsoleModule, WebhookPortal, type PortalLink } from '../../lib/console/index.js';
+import { WebhookConsoleModule, WebhookPortal } from '../../lib/console/index.js';
 import {
   axeFindings,
   describeInBrowser,
@@ -129,7 +129,7 @@ describeInBrowser('tasks in the console', () => {
     await page.goto(`${origin}/webhooks/console/${hash}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
   };
-  const portalUrl = (link: PortalLink): string =>
+  const portalUrl = (link: Parameters<WebhookPortal['link']>[0]): string =>
     `${origin}/webhooks/portal/${app.get(WebhookPortal).link(link).hash}`;
   const confirm = async (name: string): Promise<void> => {
     await page.getByRole('button', { name, exact: true }).first().click();

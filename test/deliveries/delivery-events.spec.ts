@@ -12,7 +12,6 @@ import {
   type WebhookDeliveryEvent,
   type WebhookEndpointOptions,
 } from 'nestjs-webhook-token';
-import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 import { receiverOptions, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
@@ -55,7 +54,7 @@ async function start(
   endpoint: Partial<WebhookEndpointOptions> = {},
   attempts = 3,
   wait = '10s',
-  httpModule?: WebhookModuleExtras['httpModule'],
+  httpModule?: ReturnType<typeof HttpModule.register>,
 ): Promise<void> {
   started = await startApp(new ExpressAdapter(), {
     options: {

@@ -110,6 +110,27 @@ function folderOf(file: string): string {
   return rest.length === 0 ? '' : folder;
 }
 
+/** The files of lib that package.json exports. */
+function entryPoints(): string[] {
+  const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    exports: Record<string, { types?: string } | string>;
+  };
+  return Object.values(manifest.exports)
+    .flatMap((entry) => (typeof entry === 'string' ? [] : [entry.types ?? '']))
+    .map((types) => types.replace('./dist/', 'lib/').replace('.d.ts', '.ts'));
+}
+
+/** What a test imports of the library: its files, in `lib` or built. */
+function importsOfTest(file: string): string[] {
+  const path = join(ROOT, file);
+  return ts
+    .preProcessFile(readFileSync(path, 'utf8'))
+    .importedFiles.filter(({ fileName }) => fileName.startsWith('.'))
+    .map(({ fileName }) => relative(ROOT, resolve(dirname(path), fileName)))
+    .filter((target) => /^(lib|dist)\//.test(target))
+    .map((target) => target.replace(/^dist/, 'lib').replace(/\.js$/, '.ts'));
+}
+
 function named(imports: readonly Import[]): string[] {
   return imports.map(({ file, to }) => `${file} imports ${to}`);
 }
@@ -213,6 +234,27 @@ describe(PATH, () => {
     );
 
     expect(named(eager)).toEqual([]);
+  });
+});
+
+describe('The files of test', () => {
+  it('import an entry point, or the folder that they test', () => {
+    const entries = entryPoints();
+    const files = readdirSync(join(ROOT, 'test'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => /\.m?[jt]s$/.test(file))
+      .map((file) => join('test', file));
+    const deep = files.flatMap((file) =>
+      importsOfTest(file)
+        .filter((target) => !entries.includes(target))
+        .filter((target) => file.split('/')[1] !== target.split('/')[1])
+        .map(
+          (target) =>
+            `${file} imports ${target}: import an entry point, or move the test to test/${target.split('/')[1]}`,
+        ),
+    );
+
+    expect(files.length).toBeGreaterThan(100);
+    expect(deep).toEqual([]);
   });
 });
 

@@ -1,20 +1,16 @@
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { Logger } from '@nestjs/common';
-import type { WebhookModuleOptions } from 'nestjs-webhook-token';
-import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
-import { resolveWebhookOptions } from '../../lib/webhook-options.resolver.js';
-import { ISSUER, SECRET, receiverOptions } from '../fixtures/receiver-app.js';
-
-/** Start-up errors as `path: message`. */
-function problemsOf(options: unknown): string[] {
-  try {
-    resolveWebhookOptions(options as WebhookModuleOptions);
-    return [];
-  } catch (error) {
-    if (!(error instanceof WebhookConfigurationError)) throw error;
-    return error.problems.map(({ path, message }) => `${path}: ${message}`);
-  }
-}
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { Test } from '@nestjs/testing';
+import {
+  WebhookModule,
+  type WebhookModuleOptions,
+  WebhookPublisher,
+  WebhookVerifier,
+} from 'nestjs-webhook-token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { configurationProblems } from '../fixtures/configuration-problems.js';
+import { ISSUER, SECRET, receiverOptions, startApp } from '../fixtures/receiver-app.js';
 
 const receiver = (change: object): unknown => receiverOptions(change);
 const issuer = (change: object): unknown =>
@@ -154,12 +150,12 @@ describe('an invalid configuration', () => {
       issuer({ event: ['a.b'] }),
       /^receiver\.issuers\[0\]\.event: .*"events"\?$/,
     ],
-  ])('fails with exactly one error: %s', (_name, options, message) => {
-    expect(problemsOf(options)).toEqual([expect.stringMatching(message)]);
+  ])('fails with exactly one error: %s', async (_name, options, message) => {
+    expect(await configurationProblems(options)).toEqual([expect.stringMatching(message)]);
   });
 
-  it('fails with a list of all errors, without secrets', () => {
-    const problems = problemsOf({
+  it('fails with a list of all errors, without secrets', async () => {
+    const problems = await configurationProblems({
       receivers: 1,
       clock: 'now',
       receiver: [
@@ -194,16 +190,23 @@ describe('an invalid configuration', () => {
     expect(problems.join()).not.toContain('too-short');
   });
 
-  it("does not check other members of the application's own class instances", () => {
+  it("does not check other members of the application's own class instances", async () => {
     class Configuration {
       readonly environment = { name: 'production' };
       get receiver(): unknown {
         return receiverOptions().receiver;
       }
     }
-    const resolved = resolveWebhookOptions(new Configuration() as WebhookModuleOptions);
 
-    expect([...resolved.receivers.keys()]).toEqual(['default']);
+    const useClass = class {
+      createWebhookOptions(): WebhookModuleOptions {
+        return new Configuration() as WebhookModuleOptions;
+      }
+    };
+    const imports = [WebhookModule.forRootAsync({ useClass })];
+    const module = await Test.createTestingModule({ imports }).compile();
+
+    expect(module.get(WebhookVerifier).receiver().name).toBe('default');
   });
 });
 
@@ -214,30 +217,48 @@ describe('a configuration with durations', () => {
     warn.mockClear();
   });
 
-  it('may have units where a number is seconds', () => {
-    const resolved = resolveWebhookOptions({
-      ...(receiver({ clockTolerance: '90s', maxTokenLifetime: '1h' }) as WebhookModuleOptions),
+  it('may have units where a number is seconds', async () => {
+    const clock = new TestClock();
+    const issuers = [{ issuer: ISSUER, secret: SECRET }];
+    const options: WebhookModuleOptions = {
+      clock,
       publisher: { ...publisher, tokenLifetime: '5m' },
-    });
+      receiver: [
+        { issuers, clockTolerance: '90s', maxTokenLifetime: '5m' },
+        { name: 'strict', issuers, maxTokenLifetime: '299s' },
+      ],
+    };
+    const imports = [WebhookModule.forRoot(options)];
+    const module = await Test.createTestingModule({ imports }).compile();
+    const request = await module.get(WebhookPublisher).sign('https://crm.example/', 'a.b', {});
+    const codeOf = async (receiver?: string): Promise<string> => {
+      const { code = 'accepted' } = await module
+        .get(WebhookVerifier)
+        .explain(request, { receiver });
+      return code;
+    };
 
-    expect(resolved.receivers.get('default')).toMatchObject({
-      clockTolerance: 90,
-      tokens: { settings: { clockTolerance: 90, maxTokenLifetime: 3_600 } },
-    });
-    expect(resolved.publisher).toMatchObject({ tokenLifetime: 300 });
+    expect([await codeOf('default'), await codeOf('strict')]).toEqual([
+      'accepted',
+      'token_too_old',
+    ]);
+    await clock.advance(389_000);
+    expect(await codeOf('default')).toBe('accepted');
+    await clock.advance(1_000);
+    expect(await codeOf('default')).toBe('token_expired');
   });
 
   it.each([
     [receiver({ clockTolerance: '6m' }), /^receiver\.clockTolerance: must be 0 to 300 seconds/],
     [receiver({ maxTokenLifetime: 'long' }), /^receiver\.maxTokenLifetime: .* such as '60s'$/],
     [{ publisher: { ...publisher, tokenLifetime: '1.5s' } }, /^publisher\.tokenLifetime: must be/],
-  ])('fails for %j', (options, message) => {
-    expect(problemsOf(options)).toEqual([expect.stringMatching(message)]);
+  ])('fails for %j', async (options, message) => {
+    expect(await configurationProblems(options)).toEqual([expect.stringMatching(message)]);
   });
 
-  it('logs a timeout in milliseconds that was probably meant as seconds', () => {
-    resolveWebhookOptions({ publisher: { ...publisher, timeout: 15 } });
-    resolveWebhookOptions({ publisher: { ...publisher, timeout: '500ms' } });
+  it('logs a timeout in milliseconds that was probably meant as seconds', async () => {
+    await configurationProblems({ publisher: { ...publisher, timeout: 15 } });
+    await configurationProblems({ publisher: { ...publisher, timeout: '500ms' } });
 
     expect(warn.mock.calls).toEqual([
       ["publisher.timeout is 15 milliseconds; write '15s' for seconds"],
@@ -246,9 +267,12 @@ describe('a configuration with durations', () => {
 
   it('logs two issuers that differ only by a slash', async () => {
     const issuers = [ISSUER, `${ISSUER}/`].map((name) => ({ issuer: name, secret: SECRET }));
-    const { receivers } = resolveWebhookOptions(receiver({ issuers }) as WebhookModuleOptions);
-    await receivers.get('default')!.issuers.start();
+    const options = receiverOptions({ issuers });
+    const { app } = await startApp(new ExpressAdapter(), { options });
+    await app.close();
 
-    expect(warn.mock.calls).toEqual([[expect.stringContaining('differ only by the slash')]]);
+    expect(warn.mock.calls.flat()).toContainEqual(
+      expect.stringContaining('differ only by the slash'),
+    );
   });
 });

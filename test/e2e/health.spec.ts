@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get } from '@nestjs/common';
 import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { WebhookHealthIndicator, type WebhookHealthOptions } from 'nestjs-webhook-token/health';
+import { WebhookHealthIndicator } from 'nestjs-webhook-token/health';
 import {
   WebhookStoreError,
   WebhookPublisher,
@@ -25,7 +25,7 @@ import {
 
 const CREDENTIAL = 'postgres://user:hidden@db';
 
-let limits: WebhookHealthOptions;
+let limits: Parameters<WebhookHealthIndicator['check']>[1];
 
 @Controller('health')
 class HealthController {

@@ -6,7 +6,7 @@ import {
   OnWebhookEvent,
   WebhookRoute,
   WebhookInbox,
-  type WebhookInboxOptions,
+  type WebhookModuleOptions,
   type WebhookReceiverOptions,
   WebhookGuard,
 } from 'nestjs-webhook-token';
@@ -71,7 +71,7 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
   afterEach(() => receiver.app.close());
 
   async function start(
-    options?: WebhookInboxOptions | false,
+    options?: WebhookModuleOptions['inbox'],
     change: Partial<WebhookReceiverOptions> = {},
     clock?: TestClock,
   ): Promise<void> {

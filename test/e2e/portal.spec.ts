@@ -3,10 +3,12 @@ import { get } from 'node:http';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
-import { WebhookPortal, type PortalLink } from 'nestjs-webhook-token/console';
+import { WebhookPortal } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import type { Answer } from '../fixtures/http-client.js';
+
+type PortalLink = Parameters<WebhookPortal['link']>[0];
 
 const PORTAL = '/webhooks/portal';
 const API = `${PORTAL}/api`;

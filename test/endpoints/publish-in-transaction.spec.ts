@@ -6,7 +6,7 @@ import { WebhookPublisher } from 'nestjs-webhook-token';
 import { PostgresQueue, PgliteQueue, PostgresEndpointStore } from 'nestjs-webhook-token/postgres';
 import type { EndpointStore } from '../../lib/endpoints/endpoint-store.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
-import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
+import { newDatabaseDirectory, removeDirectories } from '../postgres/embedded-database.js';
 import { SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from '../postgres/database.js';

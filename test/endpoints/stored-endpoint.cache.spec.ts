@@ -1,9 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { TestClock } from 'nestjs-webhook-token/testing';
 import { StoredEndpointCache } from '../../lib/endpoints/stored-endpoint.cache.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
-import { secret } from '../publisher/publisher-bench.js';
+import { PublisherBench } from '../publisher/publisher-bench.js';
 
 const BEFORE: StoredEndpoint = {
   id: 'crm',
@@ -16,20 +14,17 @@ const BEFORE: StoredEndpoint = {
   updatedAt: 1,
 };
 
-function cache(): StoredEndpointCache {
-  const { resolved } = resolvePublisherOptions(
-    { issuer: 'https://billing.example', secret },
-    { clock: new TestClock(), production: false },
-  );
-  return new StoredEndpointCache(resolved!);
+async function cache(): Promise<StoredEndpointCache> {
+  const { options } = await PublisherBench.start();
+  return new StoredEndpointCache(options);
 }
 
 describe('an older version that arrives after a newer one', () => {
   it.each<[string, Partial<StoredEndpoint>]>([
     ['another URL', { url: 'https://new.example/hooks' }],
     ['being enabled again', { enabledAt: 2 }],
-  ])('does not share its state with a version that has %s', (_, change) => {
-    const known = cache();
+  ])('does not share its state with a version that has %s', async (_, change) => {
+    const known = await cache();
     const now = known.of({ ...BEFORE, ...change, version: 2 });
     known.of(BEFORE).state.disabled = { at: 3, reason: 'gone' };
 
@@ -37,8 +32,8 @@ describe('an older version that arrives after a newer one', () => {
     expect(known.of({ ...BEFORE, ...change, version: 2 })).toBe(now);
   });
 
-  it('shares its state with a version that has the same URL', () => {
-    const known = cache();
+  it('shares its state with a version that has the same URL', async () => {
+    const known = await cache();
     const now = known.of({ ...BEFORE, description: 'renamed', version: 2 });
 
     expect(known.of(BEFORE).state).toBe(now.state);

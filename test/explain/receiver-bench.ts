@@ -1,15 +1,13 @@
 import {
   createTokenSigner,
   digest,
-  type KeyMaterial,
   type WebhookKey,
   type WebhookTokenInput,
 } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import type { WebhookReceiverOptions, WebhookVerifier } from 'nestjs-webhook-token';
+import type { WebhookReceiverOptions } from 'nestjs-webhook-token';
 import type { WebhookExplanation } from '../../lib/explain/webhook-explanation.interface.js';
-import { resolveReceivers } from '../../lib/receiver/receiver-options.resolver.js';
-import { verifierFor } from '../fixtures/verifier-for.js';
+import { type TestVerifier, verifierFor } from '../fixtures/verifier-for.js';
 
 export const ISSUER = 'https://shop.example';
 export const SECRET = 'explained-secret-of-thirty-two-bytes';
@@ -19,18 +17,14 @@ export const MARKER = 'CUSTOMER-4711';
 export const NOW = Date.UTC(2026, 0, 1);
 
 /** A verifier at a fixed time. */
-export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): WebhookVerifier {
-  const { receivers, problems } = resolveReceivers(
-    { issuers: [{ issuer: ISSUER, secret: SECRET }], ...options },
-    new TestClock(NOW),
-  );
-  if (problems.length > 0) throw new Error(JSON.stringify(problems));
-  return verifierFor(receivers);
+export function verifierOf(options: Partial<WebhookReceiverOptions> = {}): TestVerifier {
+  const issuers = [{ issuer: ISSUER, secret: SECRET }];
+  return verifierFor({ issuers, ...options }, new TestClock(NOW));
 }
 
 interface Signing {
   readonly issuer?: string;
-  readonly key?: WebhookKey | KeyMaterial;
+  readonly key?: WebhookKey | WebhookKey['key'];
   /** Milliseconds by which the sender's clock is ahead. */
   readonly ahead?: number;
   readonly lifetime?: number;

@@ -25,7 +25,6 @@ import {
   MemoryReplayStore,
   WebhookModule,
 } from 'nestjs-webhook-token';
-import { resolveConsole } from '../../lib/console/console-options.js';
 
 const client = { eval: () => undefined, evalsha: () => undefined };
 const database = { query: () => undefined } as never;
@@ -50,7 +49,6 @@ const TAKERS: Record<string, [take: (options: never) => unknown, option: string]
   BullMqQueue: [(options) => new BullMqQueue(bullmq, options), 'keepDelivered'],
   MemoryInboxStore: [(options) => new MemoryInboxStore(options), 'maxRefused'],
   WebhookTelemetryModule: [(options) => WebhookTelemetryModule.forRoot(options), 'joinTraceFor'],
-  WebhookConsoleModule: [(options) => resolveConsole(options), 'capabilities'],
   'events["order.created"]': [(options) => defineEvents({ [event]: options }), 'description'],
   createTokenSigner: [(options) => createTokenSigner(options), 'lifetime'],
   createTokenVerifier: [(options) => createTokenVerifier(options), 'clockTolerance'],
@@ -95,14 +93,6 @@ it.each([
   const create = Queue as new () => unknown;
 
   expect(await problemsOf(() => new create())).toContain(problem);
-});
-
-it('names the value that a misspelt one probably means', async () => {
-  const problems = await problemsOf(() => resolveConsole({ capabilities: ['veiw'] as never }));
-
-  expect(problems).toBe(
-    "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
-  );
 });
 
 it.each([undefined, null, 'text', []])('WebhookModule refuses %p as options', async (options) => {

@@ -2,7 +2,7 @@ import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { startAutovacuum } from '../../lib/postgres/embedded-database.js';
-import { newPglite } from '../fixtures/embedded-database.js';
+import { newPglite } from './embedded-database.js';
 
 describe('the vacuum of an embedded database', () => {
   let pglite: PGlite;

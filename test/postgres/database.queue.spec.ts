@@ -1,19 +1,15 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
-import { readOptions } from '../../lib/options/read-options.js';
-import { object } from '../../lib/options/rules.js';
 import { Database, type RunStatement } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
 import type { QueueHost } from '../../lib/postgres/queue-database.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import {
-  DATABASE_QUEUE,
-  type DatabaseQueueOptions,
-  resolveDatabaseQueueOptions,
-} from '../../lib/postgres/queue-options.js';
+import { resolveDatabaseQueueOptions } from '../../lib/postgres/queue-options.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
+
+const HOUR = 3_600_000;
 
 /** A database that accepts connections and fails before its queue is open. */
 class FlappingHost implements QueueHost {
@@ -45,8 +41,10 @@ class FlappingHost implements QueueHost {
 
 class FlappingQueue extends DatabaseQueue {
   constructor(host: QueueHost) {
-    const rule = object<DatabaseQueueOptions>()(DATABASE_QUEUE);
-    super(host, resolveDatabaseQueueOptions(readOptions(rule, {}, 'FlappingQueue')));
+    const options = { name: 'flapping', lease: 30_000, pollInterval: 1_000, timeout: 5_000 };
+    const more = { notify: true, keepDelivered: 96 * HOUR, keepDead: undefined, concurrency: 1 };
+    const defaults = { concurrencyPerDestination: undefined, clock: undefined };
+    super(host, resolveDatabaseQueueOptions({ ...options, ...more, ...defaults }));
   }
 }
 

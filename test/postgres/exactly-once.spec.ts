@@ -6,7 +6,7 @@ import { TestClock } from 'nestjs-webhook-token/testing';
 import { OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
 import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import { createExpress } from '../fixtures/adapters.js';
-import { newPglite } from '../fixtures/embedded-database.js';
+import { newPglite } from './embedded-database.js';
 import { Gate } from '../fixtures/gate.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
+import { HttpService } from '@nestjs/axios';
 import { Test } from '@nestjs/testing';
 import { Queue } from 'bullmq';
 import { flushDeliveries, InMemoryWebhookTransport, TestClock } from 'nestjs-webhook-token/testing';
@@ -16,7 +17,6 @@ import {
 } from 'nestjs-webhook-token';
 import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
-import { WEBHOOK_HTTP } from '../../lib/publisher/webhook-http.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
@@ -73,7 +73,7 @@ async function startApp(create: (clock: TestClock) => WebhookQueue | Promise<Web
       }),
     ],
   })
-    .overrideProvider(WEBHOOK_HTTP)
+    .overrideProvider(HttpService)
     .useValue(transport)
     .compile();
   await testing.init();

@@ -10,7 +10,7 @@ import {
 } from '../../lib/postgres/index.js';
 import { scriptSteps, stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
-import { newDatabaseDirectory, removeDirectories } from '../fixtures/embedded-database.js';
+import { newDatabaseDirectory, removeDirectories } from './embedded-database.js';
 import { newClaim } from '../fixtures/racing-replicas.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase, until, untilLocked } from './database.js';

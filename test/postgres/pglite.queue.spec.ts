@@ -7,11 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
-import {
-  newDatabaseDirectory,
-  newDirectory,
-  removeDirectories,
-} from '../fixtures/embedded-database.js';
+import { newDatabaseDirectory, newDirectory, removeDirectories } from './embedded-database.js';
 import { until } from './database.js';
 import { due } from './deliveries.js';
 

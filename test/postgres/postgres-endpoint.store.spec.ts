@@ -3,7 +3,7 @@ import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { endpointStoreContract } from 'nestjs-webhook-token/testing';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
-import { newPglite } from '../fixtures/embedded-database.js';
+import { newPglite } from './embedded-database.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 

@@ -10,7 +10,7 @@ import {
 import type { ReplayClaim, ReplayReservation } from 'nestjs-webhook-token/ports';
 import { PostgresReplayStore } from '../../lib/postgres/index.js';
 import { describeContract } from '../fixtures/contract.js';
-import { newPglite } from '../fixtures/embedded-database.js';
+import { newPglite } from './embedded-database.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, untilLocked } from './database.js';

@@ -3,11 +3,8 @@ import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import type { Pool } from 'pg';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
-import {
-  type PostgresPool,
-  PostgresQueue,
-  type PostgresQueueOptions,
-} from '../../lib/postgres/index.js';
+import { type PostgresPool, PostgresQueue } from '../../lib/postgres/index.js';
+import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
 import { DELETED_AT_ONCE } from '../../lib/postgres/delivery-statements.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';

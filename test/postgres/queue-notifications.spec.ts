@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { PostgresQueue, type PostgresQueueOptions } from '../../lib/postgres/index.js';
+import { PostgresQueue, type PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
 import { QueueNotifications } from '../../lib/postgres/queue-notifications.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';

@@ -1,27 +1,35 @@
 import { HttpModule, HttpService } from '@nestjs/axios';
-import type { LoggerService } from '@nestjs/common';
-import { DiscoveryModule } from '@nestjs/core';
+import type { DynamicModule, LoggerService } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { type ListedDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
+import {
+  WebhookModule,
+  WebhookPublisher,
+  type WebhookPublisherOptions,
+} from 'nestjs-webhook-token';
+import {
+  type DeliveryRun,
+  type ListedDelivery,
+  type WebhookDelivery,
+  WebhookQueue,
+} from 'nestjs-webhook-token/ports';
 import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
-  resolvePublisherOptions,
 } from '../../lib/publisher/publisher-options.resolver.js';
-import { PUBLISHER_PROVIDERS } from '../../lib/publisher/publisher.providers.js';
-import { WebhookDeliverer, type OutgoingRun } from '../../lib/deliveries/webhook.deliverer.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { webhookHttpModule } from '../../lib/publisher/webhook-http.js';
-import type { WebhookModuleExtras } from '../../lib/webhook-module-options.interface.js';
 
 export const secret = 'a secret of the test that nobody may ever print';
 
-/** A publisher in a Nest module of its own, on a clock that the test moves. */
+/** One run of a delivery, before the queue has recorded it. */
+interface ReportedRun extends DeliveryRun {
+  readonly delivery: WebhookDelivery;
+}
+
+/** A publisher on a clock that the test moves. */
 export class PublisherBench {
-  readonly reports: OutgoingRun[] = [];
+  readonly reports: ReportedRun[] = [];
   readonly logged: unknown[][] = [];
+  private readonly listeners: ((run: ReportedRun) => void)[] = [];
   private readonly waiting: { readonly count: number; readonly resolve: () => void }[] = [];
 
   private constructor(
@@ -30,6 +38,14 @@ export class PublisherBench {
     logged: unknown[][],
   ) {
     this.logged = logged;
+    const { queue } = this;
+    const consume = queue.consume.bind(queue);
+    queue.consume = async (handle) =>
+      consume(async (delivery, attempt) => {
+        const run = await handle(delivery, attempt);
+        for (const listener of this.listeners) listener({ delivery, ...run });
+        return run;
+      });
     this.onRun((report) => {
       this.reports.push(report);
       for (const { count, resolve } of this.waiting) if (this.reports.length >= count) resolve();
@@ -41,24 +57,20 @@ export class PublisherBench {
     options: Partial<WebhookPublisherOptions> = {},
     http?: Partial<HttpService>,
     clock = new TestClock(),
-    httpModule: WebhookModuleExtras['httpModule'] | 'own' = HttpModule.register({}),
+    httpModule: DynamicModule | 'own' = HttpModule.register({}),
   ): Promise<PublisherBench> {
-    const { resolved, problems } = resolvePublisherOptions(
-      {
-        issuer: 'https://billing.example',
-        secret,
-        allowHttp: true,
-        allowedAddresses: ['127.0.0.1'],
-        ...options,
-        retry: { jitter: 0, ...options.retry },
-      },
-      { clock, production: false },
-    );
-    if (resolved === undefined) throw new Error(JSON.stringify(problems));
+    const publisher: WebhookPublisherOptions = {
+      issuer: 'https://billing.example',
+      secret,
+      allowHttp: true,
+      allowedAddresses: ['127.0.0.1'],
+      ...options,
+      retry: { jitter: 0, ...options.retry },
+    };
+    const own = httpModule === 'own' ? {} : { httpModule };
     const logged: unknown[][] = [];
     let building = Test.createTestingModule({
-      imports: [webhookHttpModule(httpModule === 'own' ? undefined : httpModule), DiscoveryModule],
-      providers: [{ provide: PUBLISHER_OPTIONS, useValue: resolved }, ...PUBLISHER_PROVIDERS],
+      imports: [WebhookModule.forRoot({ publisher, clock, ...own })],
     }).setLogger(noting(logged));
     if (http !== undefined) building = building.overrideProvider(HttpService).useValue(http);
     const module = await building.compile();
@@ -78,8 +90,8 @@ export class PublisherBench {
   }
 
   /** Calls the listener with every run, before the queue records it. */
-  onRun(listener: (run: OutgoingRun) => void): void {
-    this.module.get(WebhookDeliverer).onRun(listener);
+  onRun(listener: (run: ReportedRun) => void): void {
+    this.listeners.push(listener);
   }
 
   /** The options of the publisher, as its parts get them. */

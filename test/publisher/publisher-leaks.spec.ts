@@ -3,12 +3,15 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { throwError } from 'rxjs';
 import type { SigningKeyInput } from 'nestjs-webhook-token/token';
-import { KeyProvider, WebhookJwks, InProcessQueue } from 'nestjs-webhook-token';
+import {
+  InProcessQueue,
+  KeyProvider,
+  WebhookDeliveries,
+  WebhookEndpoints,
+  WebhookJwks,
+  WebhookPublisher,
+} from 'nestjs-webhook-token';
 import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
-import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
-import { EndpointRegistry } from '../../lib/endpoints/endpoint.registry.js';
-import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 
@@ -123,8 +126,8 @@ describe('no token, secret or payload is printed', () => {
   });
 
   it('by a signer that fails', async () => {
-    const sender = bench.module.get(WebhookSender);
-    sender.composer.compose = () => Promise.reject(new Error(`${secret} ${marker}`));
+    const { composer } = bench.publisher['sender'];
+    composer.compose = () => Promise.reject(new Error(`${secret} ${marker}`));
     await bench.publisher.publish('order.created', data);
     await bench.clock.advance(500);
 
@@ -171,11 +174,10 @@ it.each<[string, Parameters<typeof PublisherBench.start>[0]]>([
 ])('a publisher with %s does not print it', async (_, options) => {
   await restart(options);
   await bench.publisher.send('crm', 'order.created', data);
-  const parts = [WebhookPublisher, WebhookSender, WebhookJwks, PUBLISHER_OPTIONS].map((part) =>
-    bench.module.get<unknown>(part),
-  );
 
-  const text = parts.map((part) => printOf(part) + toJson(part)).join('\n');
+  const text = services()
+    .map((part) => printOf(part) + toJson(part))
+    .join('\n');
   // Not toContain: the output covers the whole publisher, too long for a message.
   expect([text.includes('crm'), text.includes(secret)]).toEqual([true, false]);
 });
@@ -192,9 +194,7 @@ it.each<[string, unknown]>([
   const sending = attempt(bench.publisher.send('crm', 'order.created', sent));
   await receiver.received(1);
   const parts = (): unknown[] => [
-    ...[WebhookPublisher, WebhookDeliverer, WebhookSender, EndpointRegistry].map((part) =>
-      bench.module.get<unknown>(part),
-    ),
+    ...services(),
     ...agents.mock.calls.flatMap(([{ httpAgent, httpsAgent, adapter }]) => [
       httpAgent,
       httpsAgent,
@@ -215,6 +215,17 @@ it.each<[string, unknown]>([
   // Not toContain: the output covers the whole publisher, too long for a message.
   expect([token!, secret, credential].filter((hidden) => text.includes(hidden))).toEqual([]);
 });
+
+/** The publisher with all that it refers to, and its options. */
+function services(): unknown[] {
+  return [
+    WebhookPublisher,
+    WebhookEndpoints,
+    WebhookDeliveries,
+    WebhookJwks,
+    PUBLISHER_OPTIONS,
+  ].map((part) => bench.module.get<unknown>(part));
+}
 
 /** The output of `inspect` for every object that a value refers to. Each is printed once: `depth: Infinity` repeats them. */
 function printOf(root: unknown): string {

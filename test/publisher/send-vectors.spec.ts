@@ -6,37 +6,36 @@ import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue, WebhookModule } from 'nestjs-webhook-token';
 import type { SignedWebhookRequest } from '../../lib/publisher/publish-options.js';
 import { WebhookPublisher } from '../../lib/publisher/webhook.publisher.js';
-import { WEBHOOK_PROFILES } from '../../lib/token/webhook-token.constants.js';
 import { readSendVectors, SEND_GROUPS, type SendVector } from '../token/vector-file.js';
 
-/** A format that is not implemented has no cases here; test/token/vectors.spec.ts fails if that is news. */
-const IMPLEMENTED = SEND_GROUPS.flatMap((group) => readSendVectors(group)).filter(({ profile }) =>
-  (WEBHOOK_PROFILES as readonly string[]).includes(profile),
-);
+const VECTORS = SEND_GROUPS.flatMap((group) => readSendVectors(group));
 
 const URL = 'https://receiver.example/hooks';
 
-describe.each(WEBHOOK_PROFILES)('vectors: sending %s', (profile) => {
-  const vectors = IMPLEMENTED.filter((vector) => vector.profile === profile);
+describe.each([...new Set(VECTORS.map(({ profile }) => profile))])(
+  'vectors: sending %s',
+  (profile) => {
+    const vectors = VECTORS.filter((vector) => vector.profile === profile);
 
-  it.each(vectors.map((vector) => [vector.name, vector] as const))('%s', async (_, vector) => {
-    const request = await publisherSigns(vector);
-    const { claims, header } = await read(request.token, vector);
-    const { expect: wanted } = vector;
+    it.each(vectors.map((vector) => [vector.name, vector] as const))('%s', async (_, vector) => {
+      const request = await publisherSigns(vector);
+      const { claims, header } = await read(request.token, vector);
+      const { expect: wanted } = vector;
 
-    expect(header).toEqual(wanted.header);
-    // The publisher generates its own jti.
-    expect({ ...claims, jti: wanted.claims['jti'] }).toEqual(wanted.claims);
-    expect(claims['jti']).toEqual(expect.stringMatching(/^.{1,255}$/));
-    expect(request.method).toBe(wanted.method);
-    expect(lowerCase(request.headers)).toMatchObject(wanted.headers);
-    expect(request.headers['Authorization']).toBe(`Bearer ${request.token}`);
-    expect(request.body?.toString('base64')).toBe(wanted.body);
-  });
-});
+      expect(header).toEqual(wanted.header);
+      // The publisher generates its own jti.
+      expect({ ...claims, jti: wanted.claims['jti'] }).toEqual(wanted.claims);
+      expect(claims['jti']).toEqual(expect.stringMatching(/^.{1,255}$/));
+      expect(request.method).toBe(wanted.method);
+      expect(lowerCase(request.headers)).toMatchObject(wanted.headers);
+      expect(request.headers['Authorization']).toBe(`Bearer ${request.token}`);
+      expect(request.body?.toString('base64')).toBe(wanted.body);
+    });
+  },
+);
 
 describe('vectors: sending webhook-token by signWebhook', () => {
-  const vectors = IMPLEMENTED.filter(({ profile }) => profile === 'webhook-token');
+  const vectors = VECTORS.filter(({ profile }) => profile === 'webhook-token');
 
   it.each(vectors.map((vector) => [vector.name, vector] as const))('%s', async (_, vector) => {
     const { sender, event, expect: wanted } = vector;

@@ -94,27 +94,12 @@ describe('a delivery that fails', () => {
 });
 
 describe('the outcome of an attempt', () => {
-  it.each<[string, () => void]>([
-    [
-      'a listener',
-      () => {
-        bench.onRun(() => {
-          throw new Error('an error of the application');
-        });
-      },
-    ],
-    [
-      'a logger',
-      () => {
-        const fail = (): never => {
-          throw new Error('an error of the application');
-        };
-        bench.module.useLogger({ log: fail, error: fail, warn: fail, debug: fail });
-      },
-    ],
-  ])('stays the same if %s throws', async (_, spoil) => {
-    receiver.script = (__, index) => ({ status: index === 0 ? 500 : 204 });
-    spoil();
+  it('stays the same if a logger throws', async () => {
+    receiver.script = (_, index) => ({ status: index === 0 ? 500 : 204 });
+    const fail = (): never => {
+      throw new Error('an error of the application');
+    };
+    bench.module.useLogger({ log: fail, error: fail, warn: fail, debug: fail });
     await bench.publisher.publish('order.created', ['x'], { id: 'once' });
     await attempts(2);
     await bench.clock.advance(HOUR);

@@ -5,14 +5,13 @@ import {
   type WebhookHandler,
   WebhookHandlerRegistry,
 } from '../../lib/receiver/handlers/webhook.dispatcher.js';
-import { eventPatternProblem } from '../../lib/token/event-name.js';
 
 const segment = fc.constantFrom('a', 'b', 'c', 'order', 'a-b', 'A');
 const eventName = fc.array(segment, { minLength: 2, maxLength: 6 }).map((parts) => parts.join('.'));
 const pattern = fc
   .array(fc.oneof(segment, fc.constantFrom('*', '**', '**')), { minLength: 1, maxLength: 6 })
   .map((parts) => parts.join('.'))
-  .filter((text) => eventPatternProblem(text) === undefined);
+  .filter((text) => text !== '*');
 
 const handler = (name: string): WebhookHandler => ({ name, run: async () => undefined });
 

@@ -19,9 +19,9 @@ import {
   standardWebhooks,
   stripe,
   zoom,
-  type SignedTestMessage,
   type WebhookSender,
 } from '../../lib/senders/index.js';
+import type { SignedTestMessage } from '../../lib/senders/sender.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { RawConnection } from '../fixtures/raw-client.js';

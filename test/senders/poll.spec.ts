@@ -14,7 +14,8 @@ import {
   WebhookInbox,
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
-import { type PollOptions, securityEvents } from 'nestjs-webhook-token/senders';
+import { securityEvents } from 'nestjs-webhook-token/senders';
+import type { PollOptions } from '../../lib/senders/event-poll.js';
 import { flushDeliveries, TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';

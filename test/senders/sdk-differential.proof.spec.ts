@@ -11,9 +11,9 @@ import {
   slack,
   standardWebhooks,
   stripe,
-  type SignedTestMessage,
   type WebhookSender,
 } from '../../lib/senders/index.js';
+import type { SignedTestMessage } from '../../lib/senders/sender.js';
 import { createTokenVerifier } from '../../lib/token/index.js';
 
 /** Requests of each sender. */

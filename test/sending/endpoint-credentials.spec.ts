@@ -5,12 +5,8 @@ import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import {
-  type EndpointCredentials,
-  MemoryEndpointStore,
-  WebhookDeliveries,
-  WebhookEndpoints,
-} from 'nestjs-webhook-token';
+import { MemoryEndpointStore, WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
+import type { EndpointCredentials } from '../../lib/sending/endpoint-credentials.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver, type WireRequest } from '../publisher/wire-receiver.js';
 import { Gate } from '../fixtures/gate.js';

@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { SystemClock } from 'nestjs-webhook-token/ports';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { HOSTILE_URLS } from '../egress/hostile-urls.js';
 import { NoWayOut } from '../egress/no-way-out.js';
+import { configurationProblems } from '../fixtures/configuration-problems.js';
 import { PublisherBench, secret } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
@@ -23,20 +22,12 @@ afterAll(async () => {
 });
 
 describe('a hostile URL as an endpoint', () => {
-  it('is a configuration error with its path', () => {
-    const { resolved, problems } = resolvePublisherOptions(
-      {
-        issuer: 'https://billing.example',
-        secret,
-        allowHttp: true,
-        endpoints: URLS.map((url, index) => ({ id: `e${index}`, url })),
-      },
-      { clock: new SystemClock(), production: false },
-    );
+  it('is a configuration error with its path', async () => {
+    const endpoints = URLS.map((url, index) => ({ id: `e${index}`, url }));
+    const publisher = { issuer: 'https://billing.example', secret, allowHttp: true, endpoints };
 
-    expect(resolved).toBeUndefined();
-    expect(problems.map(({ path }) => path)).toEqual(
-      URLS.map((_, index) => expect.stringContaining(`endpoints[${index}].url`)),
+    expect(await configurationProblems({ publisher })).toEqual(
+      URLS.map((_, index) => expect.stringContaining(`publisher.endpoints[${index}].url: `)),
     );
   });
 });

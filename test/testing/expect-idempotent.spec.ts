@@ -28,11 +28,7 @@ import {
   WebhookVerifier,
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
-import {
-  expectIdempotent,
-  type ExpectIdempotentOptions,
-  IdempotencyError,
-} from '../../lib/testing/index.js';
+import { expectIdempotent, IdempotencyError } from '../../lib/testing/index.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 
 interface Order {
@@ -98,7 +94,9 @@ afterEach(async () => {
 
 async function check(
   Handler: Type,
-  more: Partial<ExpectIdempotentOptions> & { receiver_?: Partial<WebhookReceiverOptions> } = {},
+  more: Partial<Parameters<typeof expectIdempotent>[3]> & {
+    receiver_?: Partial<WebhookReceiverOptions>;
+  } = {},
 ): Promise<void> {
   const { receiver_, ...options } = more;
   const isController = Reflect.hasMetadata('path', Handler);

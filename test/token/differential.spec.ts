@@ -6,7 +6,8 @@ import {
 } from 'node:crypto';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { jwtVerify } from 'jose';
-import { createTokenVerifier, WebhookTokenError, type KeyMaterial } from '../../lib/token/index.js';
+import { createTokenVerifier, WebhookTokenError } from '../../lib/token/index.js';
+import type { KeyMaterial } from '../../lib/token/keys/key-material.js';
 import { Mulberry32 } from './mulberry32.js';
 import {
   forge,

@@ -11,10 +11,10 @@ import {
   createTokenSigner,
   createTokenVerifier,
   WebhookConfigurationError,
-  type KeyMaterial,
   type SignatureAlgorithm,
   type WebhookKey,
 } from '../../lib/token/index.js';
+import type { KeyMaterial } from '../../lib/token/keys/key-material.js';
 import { targetCertificate } from '../egress/target-server.js';
 
 const ISSUER = 'https://shop.example';

@@ -11,10 +11,10 @@ import {
   createTokenSigner,
   createTokenVerifier,
   WebhookConfigurationError,
-  type KeyMaterial,
   type SignatureAlgorithm,
   type TrustedIssuer,
 } from '../../lib/token/index.js';
+import type { KeyMaterial } from '../../lib/token/keys/key-material.js';
 import { smallOrderEncodings } from './small-order-points.js';
 
 const ISSUER = 'https://shop.example';

@@ -2,37 +2,48 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
 import ts from 'typescript';
 
-const LIB = new URL('../../lib/', import.meta.url).pathname;
+const ROOT = new URL('../../', import.meta.url).pathname;
+const LIB = `${ROOT}lib/`;
+/** The most names that the entry points export, all together and the root alone. */
+const MOST_NAMES = 240;
+const MOST_AT_ROOT = 93;
 
-interface EntryPoint {
-  readonly checker: ts.TypeChecker;
-  readonly exported: readonly ts.Symbol[];
-}
+const { exports: EXPORTS } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as {
+  exports: Record<string, string | { readonly types: string; readonly default: string }>;
+};
 
-function open(entry: string): EntryPoint {
-  const file = `${LIB}${entry}`;
-  const program = ts.createProgram([file], {
+/** The entry points as files of lib, such as `ports/index.ts`. */
+const ENTRIES = Object.values(EXPORTS).flatMap((entry) =>
+  typeof entry === 'string' ? [] : [entry.types.replace('./dist/', '').replace('.d.ts', '.ts')],
+);
+
+const program = ts.createProgram(
+  ENTRIES.map((entry) => `${LIB}${entry}`),
+  {
     module: ts.ModuleKind.NodeNext,
     moduleResolution: ts.ModuleResolutionKind.NodeNext,
     target: ts.ScriptTarget.ES2022,
     experimentalDecorators: true,
     skipLibCheck: true,
     types: ['node'],
-  });
-  const checker = program.getTypeChecker();
-  const symbol = checker.getSymbolAtLocation(program.getSourceFile(file)!)!;
-  return { checker, exported: checker.getExportsOfModule(symbol) };
+  },
+);
+const checker = program.getTypeChecker();
+
+function exportsOf(entry: string): readonly ts.Symbol[] {
+  return checker.getExportsOfModule(
+    checker.getSymbolAtLocation(program.getSourceFile(`${LIB}${entry}`)!)!,
+  );
 }
 
 /** Names that an entry point exports, including types. */
 function namesOf(entry: string): string[] {
-  return open(entry).exported.map(({ name }) => name);
+  return exportsOf(entry).map(({ name }) => name);
 }
 
 /** The interfaces of lib that methods of exported classes return, or resolve to. */
 function namesOfResults(entry: string): string[] {
-  const { checker, exported } = open(entry);
-  const results = exported
+  const results = exportsOf(entry)
     .map((one) => (one.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(one) : one))
     .filter(({ flags }) => flags & ts.SymbolFlags.Class)
     .flatMap((one) => checker.getPropertiesOfType(checker.getDeclaredTypeOfSymbol(one)))
@@ -97,12 +108,16 @@ describe('the public API', () => {
   });
 
   it('has an entry point for the ports in package.json', () => {
-    const file = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-    const { exports } = JSON.parse(file) as { exports: Record<string, unknown> };
-
-    expect(exports['./ports']).toEqual({
+    expect(EXPORTS['./ports']).toEqual({
       types: './dist/ports/index.d.ts',
       default: './dist/ports/index.js',
     });
+  });
+
+  it('exports names that users write, and not the types behind them', () => {
+    const names = ENTRIES.flatMap(namesOf);
+
+    expect(names.length).toBeLessThanOrEqual(MOST_NAMES);
+    expect(namesOf('index.ts').length).toBeLessThanOrEqual(MOST_AT_ROOT);
   });
 });

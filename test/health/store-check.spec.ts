@@ -10,7 +10,7 @@ import {
   type WebhookModuleOptions,
 } from 'nestjs-webhook-token';
 import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
-import { WebhookStoreCheck } from '../../lib/webhook-store-check.js';
+import { WebhookStoreCheck } from '../../lib/health/store-check.js';
 import { freePort } from '../fixtures/free-port.js';
 import { receiverOptions, startApp, type StartOptions } from '../fixtures/receiver-app.js';
 import { describeWith } from '../fixtures/services.js';

@@ -4,8 +4,8 @@ import {
   errorName,
   isWebhookError,
   WebhookConfigurationError,
-} from './errors/webhook.error.js';
-import type { CheckedStore } from './health/webhook-parts.js';
+} from '../errors/webhook.error.js';
+import type { CheckedStore } from './webhook-parts.js';
 
 /** A client that was just created may still be connecting: start-up tries for five seconds. */
 const ATTEMPTS = 50;

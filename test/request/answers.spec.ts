@@ -21,12 +21,9 @@ import {
   WebhookContext,
   WebhookData,
   WebhookRoute,
+  type WebhookChannelMessages,
   type WebhookEvent,
 } from 'nestjs-webhook-token';
-import {
-  WEBHOOK_RECEIVED_CHANNEL,
-  type WebhookReceivedMessage,
-} from '../../lib/receiver/receiver.channels.js';
 import {
   WEBHOOK_ANSWERS,
   type WebhookAnswerRow,
@@ -47,6 +44,9 @@ import {
   type StartedApp,
 } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+
+const CHANNEL = 'nestjs-webhook-token:received';
+type ReceivedMessage = WebhookChannelMessages[typeof CHANNEL];
 
 type Method = 'HEAD' | 'POST';
 
@@ -592,13 +592,13 @@ function expectChallenge(header: string | undefined, row: WebhookAnswerRow): voi
 }
 
 /** The message on the diagnostics channel for the next request. */
-function nextReport(): Promise<WebhookReceivedMessage> {
+function nextReport(): Promise<ReceivedMessage> {
   return new Promise((resolve) => {
     const listener = (message: unknown): void => {
-      unsubscribe(WEBHOOK_RECEIVED_CHANNEL, listener);
-      resolve(message as WebhookReceivedMessage);
+      unsubscribe(CHANNEL, listener);
+      resolve(message as ReceivedMessage);
     };
-    subscribe(WEBHOOK_RECEIVED_CHANNEL, listener);
+    subscribe(CHANNEL, listener);
   });
 }
 

@@ -1,0 +1,34 @@
+import { describe, expect, it } from '@jest/globals';
+import { resolveConsole } from '../../lib/console/console-options.js';
+
+/** The problems of options as `path: message`. */
+function problemsOf(options: unknown): string[] {
+  try {
+    resolveConsole(options as never);
+    return [];
+  } catch (error) {
+    const { code, problems } = error as { code: string; problems: Record<string, string>[] };
+    expect(code).toBe('invalid_configuration');
+    return problems.map(({ path, message }) => `${path}: ${message}`);
+  }
+}
+
+describe('the options of WebhookConsoleModule', () => {
+  it('must not be misspelt', () => {
+    expect(problemsOf({ capabilitiess: 1 })).toEqual([
+      'WebhookConsoleModule.capabilitiess: unknown option; did you mean "capabilities"?',
+    ]);
+  });
+
+  it.each([null, 'text', 7, [], new Map()])('must be an object, not %p', (options) => {
+    expect(problemsOf(options)).toEqual([
+      expect.stringContaining('WebhookConsoleModule: must be an object'),
+    ]);
+  });
+
+  it('name the value that a misspelt one probably means', () => {
+    expect(problemsOf({ capabilities: ['veiw'] })).toEqual([
+      "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
+    ]);
+  });
+});

@@ -1,0 +1,26 @@
+import { expect, it } from '@jest/globals';
+import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
+import { PublisherBench } from '../publisher/publisher-bench.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
+
+it('keeps the outcome of an attempt if a listener throws', async () => {
+  const receiver = await WireReceiver.start();
+  receiver.script = (_, index) => ({ status: index === 0 ? 500 : 204 });
+  const bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }] });
+  bench.module.get(WebhookDeliverer).onRun(() => {
+    throw new Error('an error of the application');
+  });
+  await bench.publisher.publish('order.created', ['x']);
+  await bench.clock.advance(0);
+  await bench.reported(1);
+  await bench.clock.advance(3_600_000);
+  await bench.reported(2);
+  await bench.stop();
+  await receiver.stop();
+
+  expect(bench.reports.map(({ outcome }) => outcome.type)).toEqual(['retry', 'delivered']);
+  expect(receiver.requests).toHaveLength(2);
+  expect(bench.logs('error')).toEqual(
+    Array(2).fill(expect.stringContaining('a listener of its outcome failed (Error)')),
+  );
+});
