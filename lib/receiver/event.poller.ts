@@ -127,11 +127,11 @@ class PolledStream {
     return unsettled;
   }
 
-  private async take(incoming: IncomingWebhook): ReturnType<ReceivePipeline['take']> {
+  private async take(incoming: IncomingWebhook): ReturnType<ReceivePipeline['answerOf']> {
     const head = { method: incoming.method, url: this.poll.url, headers: {}, rawHeaders: [] };
     this.drain.enter();
     try {
-      return await this.pipeline.take(incoming, head, this.receiver);
+      return await this.pipeline.answerOf(incoming, head, this.receiver);
     } finally {
       this.drain.leave();
     }

@@ -6,7 +6,7 @@ const EXTENSIONS_PER_LEASE = 4;
 
 /**
  * Extends the leases of events that are being handled, so that a slow handler is not taken for a crashed one. One timer serves all of
- * them; none is set while no event is being handled.
+ * them; it is not set again once no event is being handled.
  */
 export class LeaseKeeper {
   private readonly held = new Set<ReplayReservation>();

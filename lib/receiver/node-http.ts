@@ -21,7 +21,7 @@ export function nodeResponse(response: ServerResponse | { raw: ServerResponse })
 
 /**
  * The path of a request, for logs. On a route of the application it is the route's pattern, since a parameter of the path may
- * be anything, even a secret; a mounted path has no parameters.
+ * be anything, even a secret; a mounted path has no parameters but those of the application's global prefix.
  */
 export function pathOfRequest(request: RequestHead | { readonly raw: RequestHead }): string {
   const { route, routeOptions } = request as {

@@ -60,7 +60,7 @@ export class ReceivePipeline {
         request,
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
-      const answer = await this.take(incoming, request, receiver);
+      const answer = await this.answerOf(incoming, request, receiver);
       sendAnswer(request, response, inFormOf(receiver.scheme, answer), {
         close: this.drain.closing,
       });
@@ -74,7 +74,7 @@ export class ReceivePipeline {
   }
 
   /** Receives a request, however it arrived, and returns its answer; never rejects, unless there is a bug. */
-  async take(
+  async answerOf(
     incoming: IncomingWebhook,
     request: RequestHead,
     receiver: ResolvedReceiver,

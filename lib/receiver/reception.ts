@@ -28,7 +28,7 @@ export type EventStage = 'handled' | 'queued' | 'acknowledged' | 'run';
 export class WebhookReception {
   /** How far the event is now; only a warning names it. */
   stage: EventStage = 'handled';
-  /** Whether {@link run} has started and not ended. */
+  /** Whether {@link run} has started, and has not settled the event. */
   running = false;
   /** Whether the work of {@link run} failed, as opposed to something before or after it. */
   workFailed = false;
@@ -45,7 +45,7 @@ export class WebhookReception {
    */
   constructor(
     readonly event: WebhookEvent,
-    private readonly reservation: ReplayReservation | undefined,
+    private reservation: ReplayReservation | undefined,
     private readonly receiver: ResolvedReceiver,
     private readonly body: RequestBody,
     private readonly reporter: ReceiverReporter,
@@ -54,8 +54,8 @@ export class WebhookReception {
     if (reservation === undefined) {
       body.remove();
     } else {
-      receiver.leases.hold(reservation);
-      internalsOf(event).reservation = this;
+      this.hold(reservation);
+      internalsOf(event).reception = this;
     }
   }
 
@@ -114,13 +114,12 @@ export class WebhookReception {
    * @throws {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
   async complete(): Promise<void> {
-    const { reservation } = this;
     this.body.remove();
-    if (this.state !== 'open' || reservation === undefined) return;
+    if (this.state !== 'open') return;
     if (this.committed) return this.settle();
     this.state = 'recording';
     try {
-      if (!(await this.record(reservation))) this.reporter.takenOver(this.event);
+      if (!(await this.record())) this.reporter.takenOver(this.event);
       this.settle();
     } catch (error) {
       this.state = 'open';
@@ -191,18 +190,17 @@ export class WebhookReception {
    *
    * @returns `false` if another process took the event over while it was being handled
    */
-  private async record(reservation: ReplayReservation): Promise<boolean> {
+  private async record(): Promise<boolean> {
     const { clock, replayStore } = this.receiver;
     const deadline = clock.now() + RECORDING_TIME;
-    let current = reservation;
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {
-        if (await replayStore.commit(current)) return true;
+        if (await replayStore.commit(this.reservation!)) return true;
         // An outage longer than the lease has ended it: unless another process took the event since, it is reserved again.
-        const verdict = await replayStore.reserve(reservation.claim);
+        const verdict = await replayStore.reserve(this.reservation!.claim);
         if (verdict.status !== 'reserved') return verdict.status === 'done';
-        current = verdict.reservation;
-        return await replayStore.commit(current);
+        this.hold(verdict.reservation);
+        return await replayStore.commit(verdict.reservation);
       } catch (cause) {
         if (clock.now() + pause > deadline) {
           throw new WebhookStoreError(
@@ -214,6 +212,14 @@ export class WebhookReception {
         await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + pause, resolve));
       }
     }
+  }
+
+  /** Extends the lease of this reservation from now on, instead of that of the one before. */
+  private hold(reservation: ReplayReservation): void {
+    const { leases } = this.receiver;
+    if (this.reservation !== undefined) leases.drop(this.reservation);
+    this.reservation = reservation;
+    leases.hold(reservation);
   }
 
   private settle(): void {

@@ -9,8 +9,8 @@ import type { ReceivedProfile } from '../token/webhook-token.constants.js';
 import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
 
-/** The event's reservation in the replay store, as far as the event uses it. */
-interface EventReservation {
+/** The reception of an event, as far as the event uses it. */
+interface EventReception {
   /** The key that all copies of the event share. */
   readonly identity: string;
   commitIn(tx: unknown): Promise<void>;
@@ -22,7 +22,7 @@ interface EventReservation {
  */
 export class EventInternals {
   /** Records the event in a transaction; absent for an event that is not being received. */
-  reservation: EventReservation | undefined;
+  reception: EventReception | undefined;
   /** How many handlers the event has. */
   handlers = 1;
   /** The request it arrived in, if it is observed. */
@@ -170,7 +170,7 @@ export class WebhookEvent<Pattern extends string = string> {
    * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; its `cause` has the SQLSTATE
    */
   async commit(tx: unknown): Promise<void> {
-    await reservationFor(this.#internals).commitIn(tx);
+    await receptionFor(this.#internals).commitIn(tx);
   }
 
   /** The exact bytes of the request's body; empty for HEAD. */
@@ -188,7 +188,7 @@ export class WebhookEvent<Pattern extends string = string> {
 }
 
 /** @throws {@link WebhookReplayError} `unsupported_option` if the event cannot be committed by a handler */
-function reservationFor({ reservation, handlers }: EventInternals): EventReservation {
+function receptionFor({ reception, handlers }: EventInternals): EventReception {
   if (handlers > 1) {
     // If one recorded the event and another failed, the event would count as handled and the other would never run again.
     throw new WebhookReplayError(
@@ -196,7 +196,7 @@ function reservationFor({ reservation, handlers }: EventInternals): EventReserva
       `${handlers} handlers handle this event, so one alone cannot record it as handled: merge them into one handler, or leave the record to the receiver`,
     );
   }
-  if (reservation !== undefined) return reservation;
+  if (reception !== undefined) return reception;
   throw new WebhookReplayError(
     'unsupported_option',
     'the event was not received by a receiver, so there is no record of it to commit',

@@ -27,6 +27,9 @@ class OutageStore extends MemoryReplayStore {
   outage = 0;
   /** How often a reservation is made and the next call fails: the connection breaks between the two. */
   breaksAfterReserve = 0;
+  /** Whether it is read-only once a reservation is made again. */
+  becomesReadOnly = false;
+  isReadOnly = false;
   private isBroken = false;
 
   constructor(readonly time: TestClock) {
@@ -39,6 +42,7 @@ class OutageStore extends MemoryReplayStore {
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
     const verdict = await super.reserve(claim);
+    if (this.awayUntil > 0) this.isReadOnly = this.becomesReadOnly;
     if (this.awayUntil > 0 && this.breaksAfterReserve > 0) {
       this.breaksAfterReserve--;
       this.isBroken = true;
@@ -53,6 +57,7 @@ class OutageStore extends MemoryReplayStore {
 
   override async commit(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
+    if (this.isReadOnly) throw new Error('the store is read-only');
     return super.commit(reservation);
   }
 
@@ -163,6 +168,16 @@ describe('a replay store that is unavailable when a handler finishes', () => {
 
     expect((await deliver('/webhooks')).headers['webhook-duplicate']).toBe('true');
     expect(handled).toBe(1);
+  });
+
+  it('frees an event that it has reserved again but does not record', async () => {
+    const { deliver } = await startWithOutage(6_000);
+    store.current.becomesReadOnly = true;
+    expect((await deliver('/webhooks')).status).toBe(503);
+
+    Object.assign(store.current, { outage: 0, awayUntil: 0, isReadOnly: false });
+    expect((await deliver('/webhooks')).status).toBe(204);
+    expect(handled).toBe(2);
   });
 
   it.each(['/webhooks', '/route'])(

@@ -110,7 +110,7 @@ export class InboxRecorder implements OnApplicationShutdown {
       issuer: event?.issuer,
       deliveryId:
         event !== undefined && outcome === 'queued'
-          ? internalsOf(event).reservation?.identity
+          ? internalsOf(event).reception?.identity
           : undefined,
     };
   }
