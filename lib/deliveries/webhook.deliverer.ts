@@ -219,9 +219,8 @@ export class WebhookDeliverer {
   ): void {
     const now = this.options.clock.now();
     const { circuit } = endpoint.state;
-    const change = concernsEndpoint(result)
-      ? circuit.record(result.verdict !== 'acknowledged', now)
-      : circuit.abstain(now);
+    if (!concernsEndpoint(result)) return circuit.abstain(now);
+    const change = circuit.record(result.verdict !== 'acknowledged', now);
     if (change !== undefined) this.reporter.circuitChanged(change, endpoint, delivery, result);
     if (result.statusCode === GONE) {
       this.disable(endpoint, { at: now, reason: 'gone' }, delivery, result);
@@ -248,7 +247,7 @@ export class WebhookDeliverer {
   }
 
   private hasFailedTooLong({ state }: RegisteredEndpoint, now: number): boolean {
-    const { failingSince } = state.circuit;
+    const failingSince = state.circuit.failingSince(now);
     return failingSince !== undefined && now - failingSince >= this.options.disableAfter;
   }
 

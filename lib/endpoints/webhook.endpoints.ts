@@ -367,13 +367,14 @@ export class WebhookEndpoints {
    */
   async circuit(id: string, scope?: EndpointScope): Promise<EndpointCircuitView> {
     const { circuit, overloadedUntil } = (await this.endpointOf(id, scope)).state;
-    const { failingSince } = circuit;
+    const now = this.options.clock.now();
+    const failingSince = circuit.failingSince(now);
     const until = Math.max(overloadedUntil, circuit.nextTrialAt ?? 0);
     return {
       state: circuit.state,
       failuresInRow: circuit.failuresInRow,
       failingSince: failingSince === undefined ? undefined : new Date(failingSince),
-      pausedUntil: until > this.options.clock.now() ? new Date(until) : undefined,
+      pausedUntil: until > now ? new Date(until) : undefined,
     };
   }
 

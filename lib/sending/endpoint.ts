@@ -147,11 +147,12 @@ export class EndpointCircuit {
   }
 
   /**
-   * When the current run of failures began, in epoch milliseconds; `undefined` if there are too few failures, or if
-   * they are too far apart.
+   * When the current run of failures began, in epoch milliseconds; `undefined` if there are too few failures, or if the last one is
+   * too long ago.
    */
-  get failingSince(): number | undefined {
-    return this.failuresInRow >= CIRCUIT.failuresInRow ? this.since : undefined;
+  failingSince(now: number): number | undefined {
+    const isOver = now - this.lastFailure > CIRCUIT.memory;
+    return this.failures >= CIRCUIT.failuresInRow && !isOver ? this.since : undefined;
   }
 
   /**

@@ -74,7 +74,7 @@ describe('a circuit', () => {
 
     expect(circuit.record(false, START + 30_000)).toBe('closed');
     expect(circuit.admit(START + 30_000)).toBeUndefined();
-    expect(circuit.failingSince).toBeUndefined();
+    expect(circuit.failingSince(START + 30_000)).toBeUndefined();
     for (let i = 0; i < 5; i++) circuit.record(true, START + 40_000);
     expect(circuit.admit(START + 40_000)).toBe(START + 70_000);
   });
@@ -89,17 +89,19 @@ describe('a circuit', () => {
 
   it('reports when the failures began, after five in a row', () => {
     const circuit = failing(4, START);
-    expect(circuit.failingSince).toBeUndefined();
+    expect(circuit.failingSince(START)).toBeUndefined();
     circuit.record(true, START + 60_000);
 
-    expect(circuit.failingSince).toBe(START);
+    expect(circuit.failingSince(START + 60_000)).toBe(START);
   });
 
   it('does not connect failures that are days apart', () => {
     const circuit = failing(5, START);
-    circuit.record(true, START + 6 * 86_400_000);
+    const later = START + 6 * 86_400_000;
 
-    expect(circuit.failingSince).toBeUndefined();
+    expect(circuit.failingSince(later)).toBeUndefined();
+    circuit.record(true, later);
+    expect(circuit.failingSince(later)).toBeUndefined();
   });
 
   it('does not count failures that are days apart as failures in a row', () => {
