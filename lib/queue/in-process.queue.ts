@@ -252,6 +252,11 @@ export class InProcessQueue extends WebhookQueue {
       else void this.run(taken);
     }
     this.schedulePump();
+    this.checkDrained();
+  }
+
+  private checkDrained(): void {
+    for (const check of this.watchers) check();
   }
 
   private limit(lane: string, limits: DeliveryLimits): void {
@@ -282,7 +287,7 @@ export class InProcessQueue extends WebhookQueue {
     this.pending.release(taken, now, run?.attempt !== undefined);
     if (!entry.isErased) this.record(entry, run, now);
     this.schedulePump();
-    for (const check of this.watchers) check();
+    this.checkDrained();
   }
 
   private record(entry: RememberedDelivery, run: DeliveryRun | undefined, now: number): void {

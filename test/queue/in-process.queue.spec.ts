@@ -254,6 +254,37 @@ describe('InProcessQueue', () => {
     expect(ran).toEqual(['a', 'b', 'c']);
   });
 
+  it('is flushed while the rest waits for a limit of its endpoint', async () => {
+    const { queue } = bench();
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      return DELIVERED;
+    });
+    const limits = { perSecond: 1, burst: 1 };
+    await queue.enqueue(
+      ['a', 'b', 'c'].map((id) => ({ delivery: delivery(id), notBefore: 0, limits })),
+    );
+    await queue.flush();
+
+    expect(ran).toEqual(['a']);
+    expect(queue.size).toBe(2);
+  });
+
+  it('is flushed if what was due has been erased', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 1 });
+    queue.consume(async () => {
+      await clock.advance(0);
+      return DELIVERED;
+    });
+    await enqueue('a', 'b');
+    const flushed = queue.flush();
+    await queue.erase({});
+    await flushed;
+
+    expect(queue.size).toBe(0);
+  });
+
   it('waits longer each time the handler throws, without counting attempts', async () => {
     const { queue, enqueue, clock } = bench();
     const runs: [number, number][] = [];
