@@ -2,7 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { RequestTracing } from '../diagnostics/operation.js';
 import { isWebhookError, WebhookStoreError, type WebhookError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import type { FailureReason, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { excerptOf } from './answer-excerpt.js';
 import {
@@ -36,20 +36,29 @@ export interface SenderOptions extends TransportOptions {
   readonly maxHeadBytes: number;
 }
 
-/** The requests of an attempt, and the answer that counts. */
+/** The requests of an attempt. */
 interface Exchange {
-  readonly requests: readonly ComposedRequest[];
-  /** The method whose answer counts. */
-  readonly method: 'HEAD' | 'POST';
-  readonly answer: ReceiverAnswer | NoAnswer;
-  /** Secret values in its headers. */
-  readonly credentials: readonly string[];
+  readonly delivery: OutgoingDelivery;
+  readonly endpoint: Endpoint;
+  readonly context: RequestContext & { readonly signal: AbortSignal };
+  readonly send: (
+    request: ComposedRequest,
+    certificate: ClientCertificate | undefined,
+  ) => Promise<ReceiverAnswer | NoAnswer>;
+  readonly requests: ComposedRequest[];
+  /** Secret values in the headers of the requests. */
+  readonly credentials: string[];
+  /** An access token that the endpoint has refused. */
+  refusedToken?: string;
 }
 
-type SendRequest = (
-  request: ComposedRequest,
-  certificate: ClientCertificate | undefined,
-) => Promise<ReceiverAnswer | NoAnswer>;
+/** The answer that counts, and the method of its request. */
+interface FinalAnswer {
+  readonly method: 'HEAD' | 'POST';
+  readonly answer: ReceiverAnswer | NoAnswer;
+}
+
+type ComposeRequest = (context: RequestContext) => Promise<ComposedRequest>;
 
 /** What an attempt authenticates with besides the signature. */
 interface AttemptCredentials {
@@ -100,19 +109,23 @@ export class WebhookSender {
     const cancel = clock.wakeAt(startedAt + endpoint.timeout, () => controller.abort('timeout'));
     this.running.add(controller);
     try {
-      const context = { attempt, signal, trace: tracing?.trace };
-      const exchange = await this.exchange(delivery, endpoint, context, async (request, tls) =>
-        tracing === undefined
-          ? this.transport.send(request, signal, tls)
-          : tracing.send(async () => this.transport.send(request, signal, tls)),
-      );
-      const { requests, method, answer } = exchange;
+      const exchange: Exchange = {
+        delivery,
+        endpoint,
+        context: { attempt, signal, trace: tracing?.trace },
+        send: async (request, certificate) => {
+          const send = async () => this.transport.send(request, signal, certificate);
+          return tracing === undefined ? send() : tracing.send(send);
+        },
+        requests: [],
+        credentials: [],
+      };
+      const { method, answer } = await this.exchange(exchange);
       const now = clock.now();
-      const receipt = requests.at(-1)?.receipt;
+      const { receipt, profile } = exchange.requests.at(-1) ?? {};
       const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
       const result = attemptResult(facts, answer, now);
-      const { profile } = requests.at(-1) ?? {};
-      return { result, at: startedAt, receipt, profile, answer: this.excerpt(endpoint, exchange) };
+      return { result, at: startedAt, receipt, profile, answer: excerptOfAnswer(answer, exchange) };
     } finally {
       cancel();
       this.running.delete(controller);
@@ -126,71 +139,80 @@ export class WebhookSender {
     this.tokens.close();
   }
 
-  private async exchange(
-    delivery: OutgoingDelivery,
-    endpoint: Endpoint,
-    context: RequestContext & { readonly signal: AbortSignal },
-    send: SendRequest,
-  ): Promise<Exchange> {
-    const requests: ComposedRequest[] = [];
-    const credentials: string[] = [];
-    let refusedToken: string | undefined;
-    const request = async (
-      compose: (context: RequestContext) => Promise<ComposedRequest>,
-    ): Promise<ReceiverAnswer | NoAnswer> => {
-      const own = await this.credentialsOf(delivery, endpoint, context.signal, refusedToken);
-      credentials.push(...Object.values(own.headers));
-      const composed = await compose({ ...context, credentials: own.headers });
-      this.log.recovered('signing');
-      requests.push(composed);
-      const answer = await send(composed, own.certificate);
-      const isStale = answer.statusCode === UNAUTHORIZED && refusedToken === undefined;
-      if (!isStale || own.accessToken === undefined) return answer;
-      // Once in an attempt: the answer may be about something else than the access token.
-      refusedToken = own.accessToken;
-      return request(compose);
-    };
+  /** Makes the request, and repeats it as POST if HEAD was the problem. */
+  private async exchange(exchange: Exchange): Promise<FinalAnswer> {
+    const { delivery, endpoint } = exchange;
     try {
       this.options.egress.checkUrl(endpoint.url);
-      const answer = await request(async (one) => this.composer.compose(delivery, endpoint, one));
-      const { method } = requests.at(-1)!;
+      const answer = await this.request(exchange, async (context) =>
+        this.composer.compose(delivery, endpoint, context),
+      );
+      const { method } = exchange.requests.at(-1)!;
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, endpoint) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
-        return { requests, method, answer, credentials };
+        return { method, answer };
       }
-      const second = await request(async (one) =>
-        this.composer.composePost(delivery, endpoint, one),
+      const second = await this.request(exchange, async (context) =>
+        this.composer.composePost(delivery, endpoint, context),
       );
       // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
       // the next attempt should start with HEAD again.
       if (isAcknowledged('POST', second)) endpoint.state.needsPost = true;
-      return { requests, method: 'POST', answer: second, credentials };
+      return { method: 'POST', answer: second };
     } catch (error) {
-      if (error instanceof CredentialFailure) {
-        this.warnUnauthorised(endpoint, error);
-        return { requests, method: 'POST', answer: { reason: error.reason }, credentials };
-      }
-      // An unexpected error is not an outcome; the queue runs the delivery again.
-      if (!isWebhookError(error)) throw error;
-      const unsigned = signingFailure(error);
-      if (unsigned !== undefined && unsigned !== 'aborted') this.warnUnsigned(error);
-      const rejected = error.code === 'destination_blocked' ? error.code : 'invalid_request';
       // The method is unknown before the request is signed, and POST after a HEAD.
-      return { requests, method: 'POST', answer: { reason: unsigned ?? rejected }, credentials };
+      return { method: 'POST', answer: { reason: this.failureOf(error, endpoint) } };
+    }
+  }
+
+  /** Makes one request; once more if the endpoint refuses its access token, which may have been revoked. */
+  private async request(
+    exchange: Exchange,
+    compose: ComposeRequest,
+  ): Promise<ReceiverAnswer | NoAnswer> {
+    const { context, endpoint } = exchange;
+    for (;;) {
+      const own = await this.credentialsOf(exchange);
+      this.log.recovered(`credentials of ${endpoint.label}`);
+      exchange.credentials.push(...Object.values(own.headers));
+      const composed = await compose({ ...context, credentials: own.headers });
+      this.log.recovered('signing');
+      exchange.requests.push(composed);
+      const answer = await exchange.send(composed, own.certificate);
+      const isStale = answer.statusCode === UNAUTHORIZED && exchange.refusedToken === undefined;
+      if (!isStale || own.accessToken === undefined) return answer;
+      // Once in an attempt: the answer may be about something else than the access token.
+      exchange.refusedToken = own.accessToken;
     }
   }
 
   /**
-   * @param refused - an access token that the endpoint has refused
+   * The reason for which a request could not be made.
+   *
+   * @throws an unexpected error, which is not an outcome: the queue runs the delivery again
+   */
+  private failureOf(error: unknown, endpoint: Endpoint): FailureReason {
+    if (error instanceof CredentialFailure) {
+      this.warnUnauthorised(endpoint, error);
+      return error.reason;
+    }
+    if (!isWebhookError(error)) throw error;
+    const unsigned = signingFailure(error);
+    if (unsigned !== undefined && unsigned !== 'aborted') this.warnUnsigned(error);
+    const rejected = error.code === 'destination_blocked' ? error.code : 'invalid_request';
+    return unsigned ?? rejected;
+  }
+
+  /**
    * @throws {@link CredentialFailure}
    * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, `endpoint_unreadable`
    */
-  private async credentialsOf(
-    { profile }: OutgoingDelivery,
-    endpoint: Endpoint,
-    signal: AbortSignal,
-    refused: string | undefined,
-  ): Promise<AttemptCredentials> {
+  private async credentialsOf({
+    delivery: { profile },
+    endpoint,
+    context: { signal },
+    refusedToken,
+  }: Exchange): Promise<AttemptCredentials> {
     const credentials = endpoint.credentials?.();
     if (credentials === undefined) return { headers: {} };
     const conflict = credentialsConflict(credentials, profile ?? endpoint.profile);
@@ -201,7 +223,7 @@ export class WebhookSender {
       );
     }
     const { certificate, oauth2 } = credentials;
-    const accessToken = oauth2 && (await this.tokens.get(oauth2, signal, refused));
+    const accessToken = oauth2 && (await this.tokens.get(oauth2, signal, refusedToken));
     const headers = credentialHeaders(credentials, accessToken);
     return { headers, certificate, ...(accessToken !== undefined && { accessToken }) };
   }
@@ -226,18 +248,18 @@ export class WebhookSender {
       code,
     );
   }
+}
 
-  /** The beginning of the answer, which is stored with the attempt. */
-  private excerpt(
-    { url, headers }: Endpoint,
-    { requests, answer, credentials: sent }: Exchange,
-  ): string | undefined {
-    if (answer.statusCode === undefined || answer.body === undefined) return undefined;
-    const credentials = sent.flatMap((value) => [value, ...value.split(' ').slice(1)]);
-    const tokens = requests.map(({ token }) => token);
-    const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
-      value.split(' '),
-    );
-    return excerptOf(answer.body, { tokens, signatures, url, headers, credentials });
-  }
+/** The beginning of the answer, which is stored with the attempt. */
+function excerptOfAnswer(
+  answer: ReceiverAnswer | NoAnswer,
+  { endpoint: { url, headers }, requests, credentials: sent }: Exchange,
+): string | undefined {
+  if (answer.statusCode === undefined || answer.body === undefined) return undefined;
+  const credentials = sent.flatMap((value) => [value, ...value.split(' ').slice(1)]);
+  const tokens = requests.map(({ token }) => token);
+  const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
+    value.split(' '),
+  );
+  return excerptOf(answer.body, { tokens, signatures, url, headers, credentials });
 }
