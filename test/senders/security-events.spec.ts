@@ -1,14 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { ForbiddenException, Injectable } from '@nestjs/common';
+import { ForbiddenException } from '@nestjs/common';
 import { SignJWT } from 'jose';
-import {
-  InProcessQueue,
-  OnWebhookEvent,
-  WebhookConfigurationError,
-  WebhookContext,
-  type WebhookEvent,
-} from '../../lib/index.js';
+import { InProcessQueue, WebhookConfigurationError } from '../../lib/index.js';
 import { securityEvents } from '../../lib/senders/index.js';
 import { deliverWebhook, expectIdempotent, flushDeliveries } from '../../lib/testing/index.js';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -16,6 +10,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -26,21 +21,6 @@ const stream = { issuer: ISSUER, audience: AUDIENCE };
 const signingKey = { kid: 'k1', alg: 'RS256', key: rsa.privateKey } as const;
 const CAEP = 'https://schemas.openid.net/secevent/caep/event-type/session-revoked';
 
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-  readonly subjects = new Set<unknown>();
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-    const { sub_id } = event.data as { sub_id?: { id?: string } };
-    this.subjects.add(sub_id?.id);
-    if (event.id === 'fails') throw new Error('the database is away');
-    if (event.id === 'refused') throw new ForbiddenException('not ours');
-  }
-}
-
 const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
 const seconds = (): number => Math.floor(clock.now() / 1_000);
 
@@ -49,7 +29,7 @@ type Forged = Json & { readonly key?: KeyObject | string };
 
 describe.each(adapters)('a receiver of security events on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   let jwks: JwksServer;
   beforeAll(async () => {
     jwks = await JwksServer.start([{ ...rsa.publicKey.export({ format: 'jwk' }), kid: 'k1' }]);
@@ -77,11 +57,11 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
         ],
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
-  beforeEach(() => void handlers.seen.splice(0));
+  beforeEach(() => handlers.clear());
   afterAll(async () => {
     await receiver.app.close();
     await jwks.close();
@@ -234,6 +214,8 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
   });
 
   it('keeps the status of a failed handler, so that the transmitter repeats the event', async () => {
+    handlers.fail('fails');
+    handlers.failures.set('refused', new ForbiddenException('not ours'));
     const failed = await push(set({ jti: 'fails' }));
     const refused = await push(set({ jti: 'refused' }));
 
@@ -276,10 +258,14 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
 
   it('can be checked for idempotent handlers', async () => {
     const data = { sub_id: { format: 'opaque', id: 's2' } };
+    const subjects = (): unknown[] => {
+      const all = handlers.seen.map((one) => (one.data as typeof data).sub_id.id);
+      return [...new Set(all)];
+    };
     await expectIdempotent(receiver.app, 'session-revoked', data as never, {
       receiver: 'open',
       sender,
-      observe: () => [...handlers.subjects],
+      observe: subjects,
     });
   });
 });
