@@ -374,6 +374,24 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
   });
 });
 
+it('refuses to reject duplicates, which the transmitter would return again', async () => {
+  const starting = startApp(adapters[0]![1](), {
+    options: {
+      receiver: {
+        sender: securityEvents({
+          issuer: ISSUER,
+          audience: AUDIENCE,
+          keys: [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }],
+          poll: { url: 'https://idp.example/poll' },
+        }),
+        replay: { onDuplicate: 'reject' },
+      },
+    },
+  });
+
+  await expect(starting).rejects.toThrow(/replay\.onDuplicate: must be 'acknowledge'/);
+});
+
 it.each<[string, Partial<PollOptions>, RegExp]>([
   ['no URL', { url: undefined }, /poll\.url/],
   ['plain HTTP', { url: 'http://idp.example/poll' }, /https/],
