@@ -18,7 +18,7 @@ import {
 } from '../../lib/senders/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -332,15 +332,7 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
 
     it('rejects a body that ends too early', async () => {
       const { headers, body } = await sign();
-      const connection = await RawConnection.open(receiver.port);
-      const lines = Object.entries(headers).map(([key, value]) => `${key}: ${value}`);
-      const answer = connection
-        .write([`POST /${pathOf(name)} HTTP/1.1`, 'Host: receiver.example', 'Connection: close'])
-        .write([`Content-Length: ${body.length + 10}`, ...lines, ''])
-        .write(body)
-        .end();
-      await answer.rest();
-      connection.destroy();
+      await sendTruncated(receiver.port, `/${pathOf(name)}`, { headers, body });
 
       expect(handlers.seen).toEqual([]);
       expect((await deliver({ headers, body })).status).toBe(204);

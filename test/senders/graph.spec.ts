@@ -7,7 +7,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -162,15 +162,9 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
   });
 
   it('rejects a body that ends too early', async () => {
+    const headers = { 'content-type': 'application/json' };
     const body = JSON.stringify({ value: [item()] });
-    const connection = await RawConnection.open(receiver.port);
-    const answer = connection
-      .write(['POST /graph HTTP/1.1', 'Host: receiver.example', 'Connection: close'])
-      .write(['Content-Type: application/json', `Content-Length: ${body.length + 9}`, ''])
-      .write(Buffer.from(body))
-      .end();
-    await answer.rest();
-    connection.destroy();
+    await sendTruncated(receiver.port, '/graph', { headers, body });
 
     expect(handlers.seen).toEqual([]);
   });

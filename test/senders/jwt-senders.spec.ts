@@ -17,7 +17,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { RawConnection, sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -423,15 +423,24 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       expect(text).toContain('wrong_audience');
     });
 
-    it('rejects other methods, and too many bytes', async () => {
-      const { headers } = await sign();
+    it('rejects a body that ends too early', async () => {
+      const request = await sign();
+      await sendTruncated(receiver.port, `/${pathOf(name)}`, request);
+
+      expect(handlers.seen).toEqual([]);
+      expect((await deliver(request)).status).toBe(204);
+    });
+
+    it('rejects other methods, content encodings and too many bytes', async () => {
+      const { headers, body } = await sign();
       const path = `/${pathOf(name)}`;
       const answers = [
         await send(receiver.origin, { path, method: 'HEAD', headers }),
+        await deliver({ headers: { ...headers, 'content-encoding': 'gzip' }, body }),
         await deliver({ headers, body: Buffer.alloc(10_001) }),
       ];
 
-      expect(answers.map(({ status }) => status)).toEqual([405, 413]);
+      expect(answers.map(({ status }) => status)).toEqual([405, 415, 413]);
       expect(handlers.seen).toEqual([]);
     });
 

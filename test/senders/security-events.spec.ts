@@ -10,6 +10,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -69,7 +70,7 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
 
   const push = (
     body: string,
-    headers: Record<string, string> = {},
+    headers: Record<string, string | string[]> = {},
     path = '/events',
   ): Promise<Answer> =>
     send(receiver.origin, {
@@ -179,6 +180,17 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
     expect(handlers.seen).toEqual([]);
   });
 
+  it('rejects a body that ends too early, and other content encodings', async () => {
+    const token = set();
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    await sendTruncated(receiver.port, '/events', { headers, body: token });
+    const { status, json } = await push(token, { 'content-encoding': 'gzip' });
+
+    expect([status, (json as Json)['err']]).toEqual([400, 'invalid_request']);
+    expect(handlers.seen).toEqual([]);
+    expect((await push(token)).status).toBe(202);
+  });
+
   it('rejects another content type before it reads the body', async () => {
     const answer = await push(set(), { 'content-type': 'application/json' });
 
@@ -192,7 +204,9 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
       codes.push(status === 202 ? status : (json as Json)['err']);
     }
     const without = await push(set(), {}, '/closed');
+    const twice = await push(set(), { authorization: ['Bearer old', 'Bearer old'] }, '/closed');
 
+    expect(twice.json).toMatchObject({ err: 'authentication_failed' });
     expect(codes).toEqual([202, 202, 'authentication_failed', 'authentication_failed']);
     expect(without.json).toMatchObject({ err: 'authentication_failed' });
   });

@@ -5,6 +5,7 @@ import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
 import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -94,6 +95,16 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
     const answer = await post('/acme', headers, 'x'.repeat(20_000));
 
     expect([answer.status, answer.headers['webhook-error']]).toEqual([401, code]);
+    expect(handlers.seen).toEqual([]);
+  });
+
+  it('rejects a body that ends too early, and other content encodings', async () => {
+    const body = JSON.stringify({ type: 'a.made', id: 'early' });
+    await sendTruncated(receiver.port, '/acme', { headers: { 'x-acme-token': OLD }, body });
+    const headers = { 'x-acme-token': OLD, 'content-encoding': 'gzip' };
+    const { status } = await send(receiver.origin, { path: '/acme', headers, body });
+
+    expect(status).toBe(415);
     expect(handlers.seen).toEqual([]);
   });
 
