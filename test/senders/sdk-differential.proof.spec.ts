@@ -300,7 +300,7 @@ async function sdkAccepts({ accepts: verify }: Oracle, sent: Sent): Promise<bool
 function copyOf({ headers, body }: SignedTestMessage, { header, isBody }: Oracle): Sent {
   if (isBody === true) {
     return {
-      headers: { ...(headers as Sent['headers']), [header]: String(body) },
+      headers: { ...headers, [header]: String(body) },
       body: Buffer.from('-'),
     };
   }
