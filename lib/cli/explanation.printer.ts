@@ -18,9 +18,7 @@ export function printExplanation(
     '',
   ];
   lines.push(...table(steps.map(({ step, outcome, detail }) => [step, MARKS[outcome], detail])));
-  if (hints.length > 0) {
-    lines.push('', 'hints', ...table(hints.map((hint) => [hint.code, hint.detail])));
-  }
+  lines.push(...hintLines(hints));
   if (differences !== undefined) {
     lines.push(
       '',
@@ -38,6 +36,13 @@ export function printExplanation(
     );
   }
   return `${lines.join('\n')}\n`;
+}
+
+/** The lines of hints, after an empty one; none without hints. */
+export function hintLines(hints: WebhookExplanation['hints']): string[] {
+  return hints.length === 0
+    ? []
+    : ['', 'hints', ...table(hints.map((hint) => [hint.code, hint.detail]))];
 }
 
 /** Who sent which event, according to the token. */

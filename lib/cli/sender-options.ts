@@ -1,5 +1,4 @@
-import { fromRequestLike } from '../request/request-like.js';
-import type { ClaimedEvent, RequestRules } from '../request/webhook-scheme.js';
+import type { RequestRules } from '../request/webhook-scheme.js';
 import {
   github,
   lemonSqueezy,
@@ -15,7 +14,6 @@ import { KeyRing } from '../token/keys/token-keys.js';
 import { resolveVerifier } from '../token/verifier-options.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type KeyValues, readSecret, readVariables, UsageError } from './arguments.js';
-import { readCapturedRequest } from './captured-request.js';
 import type { CommandIo } from './command.interface.js';
 import { MAX_BODY_BYTES } from './receiver-rules.js';
 
@@ -63,22 +61,4 @@ export function rulesOfSender(now: () => number): RequestRules {
     maxBodyBytes: MAX_BODY_BYTES,
     maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
   };
-}
-
-/**
- * Verifies a captured request of a sender.
- *
- * @param now - epoch milliseconds of the receiver's clock
- * @throws {@link WebhookSignatureError}, {@link WebhookPayloadError}
- */
-export async function verifyCaptured(
-  sender: WebhookSender,
-  bytes: Buffer,
-  now: () => number,
-): Promise<Pick<ClaimedEvent, 'event' | 'id'>> {
-  const incoming = fromRequestLike(readCapturedRequest(bytes));
-  const verified = await sender.verify(incoming, rulesOfSender(now));
-  if (!('claims' in verified)) return {};
-  const { webhook, jti } = verified.claims;
-  return { event: webhook.event, id: jti };
 }

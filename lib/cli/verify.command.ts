@@ -1,8 +1,13 @@
 import { isWebhookError } from '../errors/webhook.error.js';
+import { explainRequest } from '../explain/explain-request.js';
+import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
+import { fromRequestLike } from '../request/request-like.js';
 import { type Arguments, KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.js';
+import { readCapturedRequest } from './captured-request.js';
 import type { CommandIo } from './command.interface.js';
+import { hintLines } from './explanation.printer.js';
 import { readClock, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
-import { readSender, SENDER_NAMES, verifyCaptured } from './sender-options.js';
+import { readSender, rulesOfSender, SENDER_NAMES } from './sender-options.js';
 
 export const help = `Usage: nestjs-webhook-token verify [file] --issuer <iss> [options]
 
@@ -16,7 +21,7 @@ ${KEY_HELP}
   --profile <name>       accepted wire format; repeatable
   --now <ISO time>       time of the receiver's clock; default now
   --json                 print JSON: { verified, header, claims } or { verified, code, detail };
-                         of a sender, { verified, event, id }
+                         of a sender, { verified, event, id } or { verified, code, detail, hints }
 
 Exit code: 0 valid, 1 not valid, 2 wrong usage.
 `;
@@ -39,7 +44,7 @@ const NOT_VALID = 1;
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const verify =
+    const { verify, hints } =
       values.sender === undefined
         ? await tokenCheck({ values, positionals }, io)
         : await senderCheck(values.sender, { values, positionals }, io);
@@ -54,7 +59,10 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     } catch (error) {
       if (!isWebhookError(error)) throw error;
       const { code, message } = error;
-      write(`not valid: ${code}\n  ${message}`, { verified: false, code, detail: message });
+      const found = await hints?.();
+      const lines = [`not valid: ${code}`, `  ${message}`, ...hintLines(found ?? [])];
+      const json = { verified: false, code, detail: message, ...(found && { hints: found }) };
+      write(lines.join('\n'), json);
       return NOT_VALID;
     }
   });
@@ -62,15 +70,21 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
 
 type Given = Arguments<typeof OPTIONS>;
 
-/** What was verified, as text and as JSON. */
-type Check = () => Promise<{ readonly text: string; readonly json: object }>;
+interface Check {
+  /** What was verified, as text and as JSON. */
+  readonly verify: () => Promise<{ readonly text: string; readonly json: object }>;
+  /** Why it is refused. */
+  readonly hints?: () => Promise<WebhookExplanation['hints']>;
+}
 
 async function tokenCheck({ values, positionals }: Given, io: CommandIo): Promise<Check> {
   const { tokens } = await readRules(values, io.env);
   const token = await readToken(positionals, io);
-  return async () => {
-    const { header, claims } = await tokens.verify(token);
-    return { text: tokenText(header, claims), json: { header, claims } };
+  return {
+    async verify() {
+      const { header, claims } = await tokens.verify(token);
+      return { text: tokenText(header, claims), json: { header, claims } };
+    },
   };
 }
 
@@ -83,12 +97,18 @@ async function senderCheck(
   const now = readClock(values.now) ?? Date.now;
   const [file = '-', ...more] = positionals;
   if (more.length > 0) throw new UsageError('Pass one file; run the command once per file.');
-  const bytes = await readInput(file, io.stdin);
-  return async () => {
-    const { event, id } = await verifyCaptured(sender, bytes, now);
-    const text =
-      event === undefined ? 'a check of the receiver, without an event' : `${event} ${id}`;
-    return { text, json: { event, id } };
+  const incoming = fromRequestLike(readCapturedRequest(await readInput(file, io.stdin)));
+  const rules = { ...rulesOfSender(now), scheme: sender };
+  return {
+    async verify() {
+      const verified = await sender.verify(incoming, rules);
+      if (!('claims' in verified)) {
+        return { text: 'a check of the receiver, without an event', json: {} };
+      }
+      const { webhook, jti: id } = verified.claims;
+      return { text: `${webhook.event} ${id}`, json: { event: webhook.event, id } };
+    },
+    hints: async () => (await explainRequest(incoming, rules)).hints,
   };
 }
 

@@ -7,6 +7,7 @@ import { errorType } from '../errors/webhook.error.js';
 import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
+import type { PollStatus } from '../receiver/event.poller.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import {
   configuredStores,
@@ -17,7 +18,7 @@ import {
 
 /** Thresholds of the {@link WebhookHealthIndicator}; milliseconds or strings such as `'5m'`. */
 export interface WebhookHealthOptions {
-  /** By how much the oldest due delivery may be late; default `'5m'`. */
+  /** By how much the oldest due delivery may be late, and for how long fetching events may fail; default `'5m'`. */
   readonly maxLag?: Duration | undefined;
   /** How old a key set (`jwksUri`) may become while it cannot be fetched; default `'1h'`. */
   readonly maxKeyAge?: Duration | undefined;
@@ -34,12 +35,15 @@ const LIMITS = object<WebhookHealthOptions>()({
 /** Milliseconds. */
 type Limits = Read<typeof LIMITS>;
 
-/** The details of a result. They contain no address, except the hosts of key sets, and no message of an error. */
+/** The details of a result. They contain no address, except the hosts of key sets and polled streams, and no message of an error. */
 export interface WebhookHealthDetails {
   /**
-   * By option or receiver: `up`; the code or class name of an error; `late` for deliveries; `stale` for a key set; `timeout`.
+   * By option or receiver: `up`; the code or class name of an error; `late` for deliveries and polled events; `stale` for a key set;
+   * `timeout`.
    */
   readonly checks: Readonly<Record<string, string>>;
+  /** Streams of polled events that fail, also while they are not `late` yet, by the names in `checks`; absent if there is none. */
+  readonly failing?: Readonly<Record<string, { readonly since: Date; readonly reason: string }>>;
   /** Milliseconds by which the oldest due delivery is late; absent if nothing is published. */
   readonly lagMs?: number;
   readonly pending?: number;
@@ -49,7 +53,7 @@ export interface WebhookHealthDetails {
 const UP = 'up';
 
 /**
- * A health indicator for `@nestjs/terminus`: checks stores, queues, the oldest due delivery and remote key sets.
+ * A health indicator for `@nestjs/terminus`: checks stores, queues, the oldest due delivery, remote key sets and polled streams.
  *
  * Provide it in a module that imports `TerminusModule`:
  *
@@ -78,29 +82,37 @@ export class WebhookHealthIndicator {
     const limits = readOptions(LIMITS, options, 'WebhookHealthIndicator');
     const found = webhookPartsOf(this.modules).flatMap((parts) => checkParts(parts, limits));
     const checks: Record<string, string> = {};
+    const failing: Record<string, Failure> = {};
     const figures: Figures[] = [];
-    for (const { name, result, ...more } of await Promise.all(found)) {
+    for (const { name, result, failure, ...more } of await Promise.all(found)) {
       // Two modules may have the same names.
       if (result !== UP || checks[name] === undefined) checks[name] = result;
+      if (failure !== undefined) failing[name] = failure;
       if (more.figures !== undefined) figures.push(more.figures);
     }
-    const details: WebhookHealthDetails = { checks, ...figures.reduce(total, {}) };
+    const details: WebhookHealthDetails = {
+      checks,
+      ...(Object.keys(failing).length > 0 && { failing }),
+      ...figures.reduce(total, {}),
+    };
     const isUp = Object.values(checks).every((result) => result === UP);
     const session = this.indicators.check(key);
     return isUp ? session.up({ ...details }) : session.down({ ...details });
   }
 }
 
-type Figures = Omit<WebhookHealthDetails, 'checks'>;
+type Failure = NonNullable<WebhookHealthDetails['failing']>[string];
+type Figures = Omit<WebhookHealthDetails, 'checks' | 'failing'>;
 
 interface Check {
   readonly name: string;
   readonly result: string;
+  readonly failure?: Failure;
   readonly figures?: Figures;
 }
 
 function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
-  const { receivers, publisher } = parts;
+  const { receivers, publisher, poller } = parts;
   const stores = configuredStores(parts).map(async ({ path, store }) => ({
     name: path,
     result: await resultOf(limits, () => store.check?.()),
@@ -115,8 +127,9 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
       result: isStale(keySet, limits) ? 'stale' : UP,
     })),
   );
+  const streams = poller.status().map(async (status) => checkStream(status, limits));
   const deliveries = publisher === undefined ? [] : [checkLag(publisher, limits)];
-  return [...stores, ...queues, ...keySets, ...deliveries];
+  return [...stores, ...queues, ...keySets, ...streams, ...deliveries];
 }
 
 function queuesOf(
@@ -144,6 +157,14 @@ async function checkLag(
   if (backlog === undefined) return { name, result };
   const { lag: lagMs, pending, dead } = backlog;
   return { name, result: lagMs > limits.maxLag ? 'late' : UP, figures: { lagMs, pending, dead } };
+}
+
+/** A sender may be away for a while without being reported as down: it keeps the events. */
+function checkStream({ receiver, host, failing }: PollStatus, { maxLag }: Limits): Check {
+  const name = `receiver "${receiver}": events at ${host}`;
+  if (failing === undefined) return { name, result: UP };
+  const { since, durationMs, reason } = failing;
+  return { name, result: durationMs > maxLag ? 'late' : UP, failure: { since, reason } };
 }
 
 /** A set that can be fetched is refreshed by the next webhook, whatever its age. */

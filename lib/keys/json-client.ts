@@ -21,8 +21,9 @@ export class UnreadableAnswer extends Error {
     message: string,
     /** Seconds, if the answer names them. */
     readonly retryAfter?: number,
+    options?: ErrorOptions,
   ) {
-    super(message);
+    super(message, options);
   }
 }
 
@@ -61,9 +62,8 @@ export function createJsonClient({
     } catch (error) {
       if (signal.aborted) throw new UnreadableAnswer('no complete answer arrived in time');
       if (error instanceof UnreadableAnswer) throw error;
-      throw new UnreadableAnswer(
-        `the request failed, ${reasonOf(blockedDestination(error) ?? error)}`,
-      );
+      const cause = blockedDestination(error) ?? error;
+      throw new UnreadableAnswer(`the request failed, ${reasonOf(cause)}`, undefined, { cause });
     }
     const document = parseJson(decodeUtf8(body) ?? '');
     if (document === undefined) throw new UnreadableAnswer('the answer is not JSON');

@@ -6,7 +6,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { type CancelWake, waitUntil } from '../clock/webhook-clock.js';
-import { errorName } from '../errors/webhook.error.js';
+import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import type {
   EventPoll,
   FetchedEvents,
@@ -28,6 +28,23 @@ const LONGEST_RETRY_AFTER = 3_600_000;
 /** Milliseconds that the last report at shutdown may take. */
 const LAST_REPORT = 5_000;
 
+/** Whether events can be fetched from a sender. */
+export interface PollStatus {
+  readonly receiver: string;
+  /** Of the sender. */
+  readonly host: string;
+  /** Absent if the last request succeeded, or there was none. */
+  readonly failing?:
+    | {
+        /** The first failure in a row. */
+        readonly since: Date;
+        readonly durationMs: number;
+        /** Of the last failure; it contains no address, and nothing of the answer. */
+        readonly reason: string;
+      }
+    | undefined;
+}
+
 /** Fetches the events of senders that wait to be asked. Every process does so; the replay store recognises what another one has. */
 @Injectable()
 export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShutdown {
@@ -45,6 +62,10 @@ export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShu
     });
   }
 
+  status(): readonly PollStatus[] {
+    return this.streams.map((stream) => stream.status());
+  }
+
   onApplicationBootstrap(): void {
     for (const stream of this.streams) stream.start();
   }
@@ -54,6 +75,15 @@ export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShu
     const stopped = Promise.all(this.streams.map(async (stream) => stream.stop()));
     await waitUntil(clock, clock.now() + timeout, stopped);
   }
+}
+
+/** Failures in a row. */
+interface PollOutage {
+  /** Epoch milliseconds. */
+  readonly since: number;
+  /** For the log. */
+  readonly line: string;
+  readonly reason: string;
 }
 
 /** The stream of one receiver: ask, receive each event, and report them with the next request. */
@@ -66,7 +96,7 @@ class PolledStream {
   /** Ends the request or the pause that is under way. */
   private interrupt: () => void = () => undefined;
   private failures = 0;
-  private logged: string | undefined;
+  private outage: PollOutage | undefined;
 
   constructor(
     private readonly receiver: ResolvedReceiver,
@@ -77,6 +107,16 @@ class PolledStream {
 
   start(): void {
     this.running ??= this.run();
+  }
+
+  status(): PollStatus {
+    const { name, clock } = this.receiver;
+    const failing = this.outage && {
+      since: new Date(this.outage.since),
+      durationMs: clock.now() - this.outage.since,
+      reason: this.outage.reason,
+    };
+    return { receiver: name, host: new URL(this.poll.url).host, failing };
   }
 
   /** Ends a request that waits, lets a running handler end, and reports what was settled. */
@@ -152,23 +192,25 @@ class PolledStream {
 
   /** @returns the milliseconds to wait */
   private failed(error: unknown): number {
-    const { message, retryAfter = 0 } = error as { message?: string; retryAfter?: number };
-    const reason = message ?? errorName(error);
-    if (reason !== this.logged) {
-      this.logged = reason;
-      const { name } = this.receiver;
+    const { message, cause, retryAfter = 0 } = error as Partial<Error> & { retryAfter?: number };
+    const { name, clock } = this.receiver;
+    const line = message ?? errorName(error);
+    if (line !== this.outage?.line) {
       quietly(() =>
         this.logger.error(
-          `Receiver "${name}" cannot fetch events from ${this.poll.url}: ${reason}. It tries again; no event is lost`,
+          `Receiver "${name}" cannot fetch events from ${this.poll.url}: ${line}. It tries again; no event is lost`,
         ),
       );
     }
+    const { since } = this.outage ?? { since: clock.now() };
+    // The message of an error of this package may contain an address.
+    this.outage = { since, line, reason: isWebhookError(cause) ? cause.code : line };
     return Math.max(this.backOff(), Math.min(retryAfter * 1_000, LONGEST_RETRY_AFTER));
   }
 
   private recovered(): void {
-    if (this.logged === undefined) return;
-    this.logged = undefined;
+    if (this.outage === undefined) return;
+    this.outage = undefined;
     this.failures = 0;
     quietly(() => this.logger.log(`Receiver "${this.receiver.name}" fetches events again`));
   }

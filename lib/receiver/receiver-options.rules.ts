@@ -172,7 +172,12 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
   },
   {
     form: 'an object: { path, issuers }, or a list of such objects',
-    across({ acknowledge, queue, retry, path: mounted, sender }, at) {
+    across({ acknowledge, queue, retry, replay, path: mounted, sender }, at) {
+      at.require(
+        sender?.poll === undefined || at.has('replay') || replay.onDuplicate === 'acknowledge',
+        'replay.onDuplicate',
+        "must be 'acknowledge' with a sender that is polled, because it returns an event until it is acknowledged",
+      );
       if (acknowledge === 'handled') {
         const remedy = "only applies with acknowledge: 'queued'; set that, or remove this option";
         at.require(queue === undefined, 'queue', remedy);

@@ -129,8 +129,9 @@ async function valueOf(
   if (typeof authorization === 'string') return authorization;
   try {
     return await authorization();
-  } catch (error) {
-    throw new UnreadableAnswer(`the function "authorization" failed, ${reasonOf(error)}`);
+  } catch (cause) {
+    const message = `the function "authorization" failed, ${reasonOf(cause)}`;
+    throw new UnreadableAnswer(message, undefined, { cause });
   }
 }
 

@@ -7,7 +7,7 @@ export const OTHER_SECRET = 'whsec_YW5vdGhlci1zZWNyZXQtb2YtMzItYnl0ZXMtaW4tYWxs'
 export const HEX_SECRET = `whsec_${'0123456789abcdef'.repeat(4)}`;
 /** Convoy signs with the characters. */
 export const CONVOY_SECRET = 'QWbrXCtnVpLAeYKsDhZjRgUmF';
-export const SECRETS = [SVIX_SECRET, OTHER_SECRET, HEX_SECRET, CONVOY_SECRET];
+export const SECRETS = [SVIX_SECRET, OTHER_SECRET, HEX_SECRET, CONVOY_SECRET, 'c1i3nt-s3cret'];
 
 const TIMES = { createdAt: '2026-02-03T10:00:00.000Z', updatedAt: '2026-02-03T10:00:00.000Z' };
 
@@ -51,6 +51,19 @@ export function destination(changes: object = {}): Record<string, unknown> {
     ...changes,
   };
 }
+
+/** Client credentials of an endpoint of Convoy. */
+export const CONVOY_OAUTH2 = {
+  url: 'ORIGIN/token',
+  authentication_type: 'shared_secret',
+  client_id: 'client',
+  client_secret: 'c1i3nt-s3cret',
+  grant_type: 'client_credentials',
+  scope: 'read:hooks',
+  audience: 'https://api.example',
+  field_mapping: { access_token: 'access_token', token_type: '', expires_in: 'expires_in' },
+  expiry_time_unit: 'seconds',
+};
 
 /** An endpoint of Convoy, its subscription and a filter of this. */
 export function convoyExport(

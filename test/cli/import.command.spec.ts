@@ -1,6 +1,6 @@
 import { createCipheriv, createHash, hkdfSync } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -26,6 +26,7 @@ import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase } from '../postgres/database.js';
 import { Sink } from './conformance-run.js';
 import {
+  CONVOY_OAUTH2,
   CONVOY_SECRET,
   convoyExport,
   destination,
@@ -41,6 +42,9 @@ const DATABASE_URL = urlOf('PostgreSQL');
 const SEALING_KEY = 'a sealing key of the application under test';
 const KEY_ID = '2026-11';
 const DAY = 86_400_000;
+const CERTIFICATES = new URL('../egress/certificates/', import.meta.url);
+/** Ten requests in four seconds. */
+const LIMITED = { rate_limit: 10, rate_limit_duration: 4 };
 
 interface Ended {
   readonly code: number;
@@ -176,13 +180,13 @@ describe('import, before it connects', () => {
 
   describe('a run without --apply', () => {
     it('prints what would happen, and writes nothing', async () => {
-      const { code, out } = await imported(['svix', '-'], [svixEntry({ throttleRate: 5 })]);
+      const { code, out } = await imported(['svix', '-'], [svixEntry({}, { headers: undefined })]);
 
       expect(code).toBe(0);
       expect(out.split('\n').slice(0, 4)).toEqual([
         'result  id       tenant  url                         events              body  state',
         'create  ep_svix  acme    https://acme.example/hooks  order.created,ping  data  enabled',
-        '  - throttleRate: 5 a second is not imported',
+        '  - headers: are missing in the export, so none is sent',
         'Nothing was written. 1 to create, 0 exist, 0 invalid.',
       ]);
       expect(await countStored()).toBe(0);
@@ -291,12 +295,12 @@ describe('import, before it connects', () => {
     [
       'has headers that Svix does not show',
       svixEntry({}, { headers: { headers: {}, sensitive: ['x-key'] } }),
-      /^headers: .* x-key; create/,
+      /^headers: .* x-key; add them/,
     ],
     [
       'has a header of the library',
-      svixEntry({}, { headers: { headers: { Authorization: 'x' }, sensitive: [] } }),
-      /^headers\["Authorization"\]: is set by the library/,
+      svixEntry({}, { headers: { headers: { 'Content-Type': 'x' }, sensitive: [] } }),
+      /^credentials\.headers\["Content-Type"\]: is set by the library/,
     ],
     ['is no object', 7, /^id: is missing/],
   ])('refuses an endpoint that %s', async (_, entry, problem) => {
@@ -350,10 +354,11 @@ describe('import, before it connects', () => {
 
   describe('from Svix', () => {
     it('keeps everything that endpoints have here', async () => {
-      const headers = { headers: { 'x-team': 'orders' }, sensitive: [] };
-      const entry = svixEntry({ disabled: true, uid: 'own-id' }, { headers });
-      await imported(['svix', '-', '--apply'], [entry]);
+      const headers = { headers: { 'x-team': 'orders', 'x-key': 'added' }, sensitive: ['x-key'] };
+      const settings = { disabled: true, uid: 'own-id', throttleRate: 5 };
+      const { out } = await imported(['svix', '-', '--apply'], [svixEntry(settings, { headers })]);
 
+      expect(out).not.toContain('  - ');
       expect(await (await stored()).get('ep_svix')).toMatchObject({
         tenant: 'acme',
         url: 'https://acme.example/hooks',
@@ -363,8 +368,9 @@ describe('import, before it connects', () => {
         settings: {
           profile: 'standard-webhooks',
           envelope: false,
-          headers: { 'x-team': 'orders' },
+          rateLimit: { perSecond: 5, burst: 5 },
         },
+        credentials: ['headers'],
         disabled: { reason: 'requested' },
         keys: [{ kid: expect.any(String) }],
       });
@@ -375,22 +381,34 @@ describe('import, before it connects', () => {
       const { eventTypes: _, throttleRate: __, ...old } = endpoint as Record<string, unknown>;
       const entries = [
         { ...others, endpoint: { ...old, filterTypes: ['order.paid'], rateLimit: 3 } },
-        {
-          ...others,
-          app: { id: 'app_1', uid: null },
-          endpoint: { ...old, id: 'ep_2' },
-          headers: undefined,
-        },
+        { ...others, app: { id: 'app_1', uid: null }, endpoint: { ...old, id: 'ep_2' } },
       ];
+      await imported(['svix', '-', '--apply'], entries);
+      const endpoints = await stored();
 
-      expect((await reported(['svix', '-'], entries)).endpoints).toMatchObject([
-        { events: ['order.paid'], notes: [expect.stringContaining('3 a second')] },
-        {
-          events: ['**'],
-          tenant: 'app_1',
-          notes: [expect.stringMatching(/^headers: are missing/)],
-        },
-      ]);
+      expect(await endpoints.get('ep_svix')).toMatchObject({
+        events: ['order.paid'],
+        settings: { rateLimit: { perSecond: 3 } },
+      });
+      expect(await endpoints.get('ep_2')).toMatchObject({ events: ['**'], tenant: 'app_1' });
+    });
+
+    it('takes the rate of the application for an endpoint without one', async () => {
+      const app = { uid: 'acme', id: 'app_2y1', throttleRate: 20 };
+      const entries = [
+        svixEntry({}, { app }),
+        svixEntry({ id: 'ep_2', throttleRate: 60_000 }, { app }),
+        svixEntry({ id: 'ep_3' }),
+      ];
+      await imported(['svix', '-', '--apply'], entries);
+      const endpoints = await stored();
+      const rateOf = async (id: string): Promise<unknown> =>
+        (await endpoints.get(id)).settings.rateLimit;
+
+      expect(await rateOf('ep_svix')).toEqual({ perSecond: 20, burst: 20 });
+      // The highest rate of an endpoint.
+      expect(await rateOf('ep_2')).toEqual({ perSecond: 10_000, burst: 10_000 });
+      expect(await rateOf('ep_3')).toBeUndefined();
     });
 
     it('sends what the library of Svix and standardwebhooks verify, with the body that Svix sent', async () => {
@@ -404,7 +422,8 @@ describe('import, before it connects', () => {
       await once(partner, 'listening');
       const url = `http://127.0.0.1:${(partner.address() as AddressInfo).port}/hooks`;
       const args = ['svix', '-', '--apply', '--allow-http', '--allow-private'];
-      const { code } = await imported(args, [svixEntry({ url })]);
+      const headersOut = { headers: { Authorization: 'Bearer gateway' }, sensitive: [] };
+      const { code } = await imported(args, [svixEntry({ url }, { headers: headersOut })]);
       const app = await start();
       const publisher = app.get(WebhookPublisher);
       const payload = { type: 'order.created', id: 'o1' };
@@ -421,6 +440,7 @@ describe('import, before it connects', () => {
       );
       expect(requests).toHaveLength(2);
       const { headers, body } = requests.find((one) => one.headers['webhook-id'] === 'msg_1')!;
+      expect(headers['authorization']).toBe('Bearer gateway');
       expect(new Webhook(SVIX_SECRET).verify(body, headers)).toEqual(payload);
       new SvixWebhook(SVIX_SECRET).verify(body, headers);
       expect(() => new SvixWebhook(OTHER_SECRET).verify(body, headers)).toThrow();
@@ -549,10 +569,9 @@ describe('import, before it connects', () => {
       const endpoints = await stored();
 
       expect(out).toContain('- the partner has to verify Standard Webhooks, with the same secret');
-      expect(out).toContain('- headers: x-team: stored unencrypted');
       expect(await endpoints.get('des_1')).toMatchObject({
         pausedAt: expect.any(Date),
-        settings: { headers: { 'x-team': 'orders' } },
+        credentials: ['headers'],
       });
       expect(await endpoints.get('des_2')).toMatchObject({ disabled: { reason: 'requested' } });
     });
@@ -583,13 +602,42 @@ describe('import, before it connects', () => {
 
     it.each<[name: string, endpoint: object, subscription: object, problem: RegExp]>([
       ['has no subscription', { uid: '01HOTHER' }, {}, /^has no subscription/],
-      ['has an API key', { authentication: { type: 'api_key' } }, {}, /^authentication: /],
       [
-        'has a client certificate',
-        { mtls_client_cert: { client_cert: 'x' } },
+        'authenticates by a client assertion',
+        {
+          authentication: {
+            type: 'oauth2',
+            oauth2: { ...CONVOY_OAUTH2, authentication_type: 'client_assertion' },
+          },
+        },
         {},
-        /^mtls_client_cert: /,
+        /^authentication: /,
       ],
+      [
+        'reads an access token from another member',
+        {
+          authentication: {
+            type: 'oauth2',
+            oauth2: { ...CONVOY_OAUTH2, field_mapping: { access_token: 'jwt' } },
+          },
+        },
+        {},
+        /^authentication: /,
+      ],
+      ['has an API key without a header', { authentication: { type: 'api_key' } }, {}, /^credent/],
+      [
+        'has a client certificate without its key',
+        { mtls_client_cert: { client_cert: 'x', client_key: '[REDACTED]' } },
+        {},
+        /^mtls_client_cert: .* add it to the export as client_key/,
+      ],
+      [
+        'has a client certificate that cannot be read',
+        { mtls_client_cert: { client_cert: 'x', client_key: 'y' } },
+        {},
+        /^credentials\.certificate: cannot be read/,
+      ],
+      ['has a limit that is no duration', { ...LIMITED, rate_limit_duration: 'x' }, {}, /^rateLi/],
       ['gets forms', { content_type: 'application/x-www-form-urlencoded' }, {}, /^content_type: /],
       ['has an unknown status', { status: 'pending' }, {}, /^status: "pending"/],
       ['has no secret that is valid', { secrets: [] }, {}, /^secret: is missing/],
@@ -624,9 +672,9 @@ describe('import, before it connects', () => {
       expect(err).toMatch(/must be an object \{ endpoints, subscriptions, filters \}/);
     });
 
-    it('reads every event, a state and a duration as text', async () => {
+    it('reads every event, and a state', async () => {
       const subscription = { filter_config: { event_types: ['*'] } };
-      const endpoint = { status: 'inactive', http_timeout: '20s', rate_limit: 10, owner_id: '' };
+      const endpoint = { status: 'inactive', owner_id: '' };
       const { endpoints } = await reported(['convoy', '-'], convoyExport(endpoint, subscription));
 
       expect(endpoints).toMatchObject([
@@ -634,10 +682,95 @@ describe('import, before it connects', () => {
           result: 'create',
           events: ['**'],
           state: 'disabled',
-          notes: [/Standard/, /rate_limit: 10/].map((one) => expect.stringMatching(one)),
+          notes: [expect.stringMatching(/Standard/)],
         },
       ]);
       expect(endpoints[0]).not.toHaveProperty('tenant');
+    });
+
+    it('knows the names and durations of older versions of its API', async () => {
+      const old = { url: undefined, target_url: 'https://acme.example/old', name: undefined };
+      const endpoint = { ...old, title: 'Old', http_timeout: '1m5s', rate_limit_duration: '1m0s' };
+      await imported(['convoy', '-', '--apply'], convoyExport({ ...endpoint, rate_limit: 5_000 }));
+
+      expect(await (await stored()).get('01HCONVOY')).toMatchObject({
+        url: 'https://acme.example/old',
+        description: 'Old',
+        settings: { timeout: 65_000, rateLimit: { perSecond: 5_000 / 60, burst: 5_000 } },
+      });
+    });
+
+    it.each<[limit: object, rateLimit: object | undefined]>([
+      [LIMITED, { perSecond: 2.5, burst: 10 }],
+      [{ rate_limit: 10, rate_limit_duration: 0 }, undefined],
+      [{ rate_limit: 0, rate_limit_duration: 60 }, undefined],
+    ])('reads the limit %j', async (limit, rateLimit) => {
+      await imported(['convoy', '-', '--apply'], convoyExport(limit));
+      const { settings } = await (await stored()).get('01HCONVOY');
+
+      expect(settings.rateLimit).toEqual(rateLimit);
+    });
+
+    it.each<[name: string, authentication: object, sent: Record<string, string>]>([
+      [
+        'an API key',
+        { type: 'api_key', api_key: { header_name: 'X-Api-Key', header_value: 'k3y' } },
+        { 'x-api-key': 'k3y' },
+      ],
+      [
+        'Basic',
+        { type: 'basic_auth', basic_auth: { username: 'acme', password: 'p:w' } },
+        { authorization: `Basic ${Buffer.from('acme:p:w').toString('base64')}` },
+      ],
+      [
+        'OAuth 2',
+        { type: 'oauth2', oauth2: CONVOY_OAUTH2 },
+        { authorization: 'Bearer read:hooks;https://api.example;client;c1i3nt-s3cret' },
+      ],
+    ])('goes on authenticating by %s', async (_, authentication, sent) => {
+      const requests: Record<string, unknown>[] = [];
+      const partner = createServer((request, response) => {
+        void text(request).then((body) => {
+          if (request.url !== '/token') {
+            requests.push(request.headers);
+            return response.writeHead(204).end();
+          }
+          const form = new URLSearchParams(body);
+          const token = ['scope', 'audience', 'client_id', 'client_secret'].map((one) =>
+            form.get(one),
+          );
+          return response
+            .writeHead(200, { 'content-type': 'application/json' })
+            .end(JSON.stringify({ access_token: token.join(';'), token_type: 'Bearer' }));
+        });
+      }).listen(0, '127.0.0.1');
+      await once(partner, 'listening');
+      const origin = `http://127.0.0.1:${(partner.address() as AddressInfo).port}`;
+      const args = ['convoy', '-', '--apply', '--allow-http', '--allow-private'];
+      const own = JSON.parse(JSON.stringify(authentication).replace('ORIGIN', origin)) as object;
+      const exported = convoyExport({ url: `${origin}/hooks`, authentication: own });
+      const { out } = await imported(args, exported);
+      const app = await start();
+      await app.get(WebhookEndpoints).resume('01HCONVOY');
+
+      await app.get(WebhookPublisher).publish('order.created', {}, { tenant: 'acme' });
+      await flushDeliveries(app);
+
+      expect(out).toContain('1 created');
+      expect(requests).toMatchObject([sent]);
+      partner.close();
+    });
+
+    it('imports a client certificate whose key was added', async () => {
+      const certificate = {
+        client_cert: await readFile(new URL('hooks.test.cert.pem', CERTIFICATES), 'utf8'),
+        client_key: await readFile(new URL('hooks.test.key.pem', CERTIFICATES), 'utf8'),
+      };
+      await imported(['convoy', '-', '--apply'], convoyExport({ mtls_client_cert: certificate }));
+
+      expect(await (await stored()).get('01HCONVOY')).toMatchObject({
+        credentials: ['certificate'],
+      });
     });
   });
 

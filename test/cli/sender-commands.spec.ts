@@ -86,6 +86,21 @@ describe('--sender', () => {
     expect(JSON.parse(late.out)).toMatchObject({ code: 'timestamp_out_of_tolerance' });
   });
 
+  it('gives hints for a request that is not valid', async () => {
+    const { out } = await commandLine(['sign', 'invoice.paid', '{}', '--sender', 'stripe']);
+    const verify = ['verify', '--sender', 'stripe'];
+    const reordered = out.replace(/\{.*\}\s*$/, (body) =>
+      JSON.stringify(JSON.parse(body), undefined, 2),
+    );
+    const text = await commandLine(verify, reordered);
+    const json = await commandLine([...verify, '--json'], reordered);
+    const { hints } = JSON.parse(json.out) as { hints: { code: string }[] };
+
+    expect(text.code).toBe(1);
+    expect(text.out).toMatch(/^not valid: invalid_signature\n {2}\S.*\n\nhints\n {2}\w+ /);
+    expect(hints.map((hint) => hint.code)).toContain('body_reserialized');
+  });
+
   it('sends as Stripe, and shows the answer', async () => {
     const url = `${receiver.origin}/stripe`;
     const send = [

@@ -12,6 +12,7 @@ import {
 } from 'nestjs-webhook-token';
 import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
 import { adapters } from '../fixtures/adapters.js';
+import { EventTransmitter } from '../fixtures/event-transmitter.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import {
@@ -200,6 +201,71 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     const { status, webhooks } = await health();
     expect(status).toBe(503);
     expect(webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
+  });
+
+  it('is down if polled events cannot be fetched for longer than the threshold', async () => {
+    const clock = new TestClock(Date.parse('2026-11-24T10:00:00Z'));
+    const transmitter = await EventTransmitter.start();
+    const sender = securityEvents({
+      issuer: 'https://idp.example',
+      audience: 'https://shop.example',
+      secret: SECRET,
+      poll: { url: transmitter.url, allowHttp: true, allowPrivateNetworks: true },
+    });
+    await start({ receiver: { name: 'idp', sender }, clock });
+    const failed = async (): Promise<void> => {
+      (await transmitter.next()).fail(401, {}, CREDENTIAL);
+      const { polls } = transmitter;
+      while (transmitter.polls === polls) await clock.advance(100);
+    };
+    const { host } = new URL(transmitter.url);
+    const name = `receiver "idp": events at ${host}`;
+    const failing = {
+      [name]: { since: '2026-11-24T10:00:00.000Z', reason: 'the answer has status 401' },
+    };
+    const before = await health();
+    await failed();
+    const degraded = await health();
+    while (clock.now() <= Date.parse('2026-11-24T10:05:00Z')) await failed();
+    const late = await health();
+    limits = { maxLag: '1h' };
+    const tolerated = await health();
+    (await transmitter.next()).answer({}, true);
+    await transmitter.next();
+    const after = await health();
+    // First the transmitter, which would hold the last request.
+    await transmitter.close();
+
+    expect([before, degraded, late, tolerated, after].map(({ status }) => status)).toEqual([
+      200, 200, 503, 200, 200,
+    ]);
+    expect(before.webhooks).not.toHaveProperty('failing');
+    expect(degraded.webhooks).toMatchObject({ checks: { [name]: 'up' }, failing });
+    expect(late.webhooks).toMatchObject({ checks: { [name]: 'late' }, failing });
+    expect(late.text).not.toMatch(/hidden|stream=s1/);
+    expect(after.webhooks).not.toHaveProperty('failing');
+  });
+
+  it('gives the code of an error as the reason of a stream that fails, not its message', async () => {
+    const sender = securityEvents({
+      issuer: 'https://idp.example',
+      audience: 'https://shop.example',
+      secret: SECRET,
+      poll: {
+        url: 'https://idp.example/poll',
+        authorization: () => {
+          throw new WebhookStoreError('store_unavailable', CREDENTIAL);
+        },
+      },
+    });
+    await start({ receiver: { name: 'idp', sender }, clock: new TestClock() });
+    let found = await health();
+    while (found.webhooks['failing'] === undefined) found = await health();
+
+    expect(found.webhooks['failing']).toMatchObject({
+      'receiver "idp": events at idp.example': { reason: 'store_unavailable' },
+    });
+    expect(found.text).not.toContain('hidden');
   });
 
   it('is down if a key set is old and cannot be fetched', async () => {

@@ -2,16 +2,11 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { generateKeyPairSync } from 'node:crypto';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Injectable } from '@nestjs/common';
 import { createRemoteJWKSet, jwtVerify, type JWTPayload } from 'jose';
-import {
-  OnWebhookEvent,
-  WebhookContext,
-  WebhookPublisher,
-  type WebhookEvent,
-} from '../../lib/index.js';
+import { WebhookPublisher } from '../../lib/index.js';
 import { a2a } from '../../lib/senders/index.js';
 import { adapters } from '../fixtures/adapters.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const AGENT = 'https://agent.example';
@@ -23,20 +18,10 @@ const update = {
   statusUpdate: { taskId: 't-1', contextId: 'c-1', status: { state: 'TASK_STATE_COMPLETED' } },
 };
 
-@Injectable()
-class TaskUpdates {
-  readonly seen: WebhookEvent[] = [];
-
-  @OnWebhookEvent('task.*')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-  }
-}
-
 describe.each(adapters)('an agent that pushes task updates by A2A on %s', (_, createAdapter) => {
   let agent: StartedApp;
   let client: StartedApp;
-  let updates: TaskUpdates;
+  let updates: ReceivedEvents;
   beforeAll(async () => {
     agent = await startApp(createAdapter(), {
       options: {
@@ -62,9 +47,9 @@ describe.each(adapters)('an agent that pushes task updates by A2A on %s', (_, cr
           }),
         },
       },
-      providers: [TaskUpdates],
+      providers: [ReceivedEvents],
     });
-    updates = client.app.get(TaskUpdates);
+    updates = client.app.get(ReceivedEvents);
   });
   beforeEach(() => void updates.seen.splice(0));
   afterAll(async () => {

@@ -1,14 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync } from 'node:crypto';
 import { inspect } from 'node:util';
-import { Injectable } from '@nestjs/common';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import {
-  OnWebhookEvent,
-  WebhookContext,
-  WebhookConfigurationError,
-  type WebhookEvent,
-} from 'nestjs-webhook-token';
+import { WebhookConfigurationError } from 'nestjs-webhook-token';
 import {
   github,
   hmacSender,
@@ -24,7 +18,8 @@ import {
 import type { SignedTestMessage } from '../../lib/senders/sender.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 interface Scheme {
@@ -144,21 +139,11 @@ const SCHEMES: Record<string, Scheme> = {
   },
 };
 
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-  }
-}
-
 const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
 
 describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   beforeAll(async () => {
     receiver = await startApp(createAdapter(), {
       options: {
@@ -171,11 +156,11 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
         })),
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
-  beforeEach(() => void handlers.seen.splice(0));
+  beforeEach(() => handlers.clear());
   afterAll(() => receiver.app.close());
 
   describe.each(Object.entries(SCHEMES))('%s', (name, scheme) => {
@@ -347,15 +332,7 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
 
     it('rejects a body that ends too early', async () => {
       const { headers, body } = await sign();
-      const connection = await RawConnection.open(receiver.port);
-      const lines = Object.entries(headers).map(([key, value]) => `${key}: ${value}`);
-      const answer = connection
-        .write([`POST /${pathOf(name)} HTTP/1.1`, 'Host: receiver.example', 'Connection: close'])
-        .write([`Content-Length: ${body.length + 10}`, ...lines, ''])
-        .write(body)
-        .end();
-      await answer.rest();
-      connection.destroy();
+      await sendTruncated(receiver.port, `/${pathOf(name)}`, { headers, body });
 
       expect(handlers.seen).toEqual([]);
       expect((await deliver({ headers, body })).status).toBe(204);

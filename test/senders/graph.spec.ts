@@ -1,20 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync } from 'node:crypto';
-import { Injectable } from '@nestjs/common';
-import {
-  InProcessQueue,
-  OnWebhookEvent,
-  WebhookConfigurationError,
-  WebhookContext,
-  type WebhookEvent,
-} from 'nestjs-webhook-token';
+import { InProcessQueue, WebhookConfigurationError } from 'nestjs-webhook-token';
 import { graph } from 'nestjs-webhook-token/senders';
 import { deliverWebhook, flushDeliveries, TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const OLD = 'the-old-client-state';
@@ -25,18 +19,6 @@ const PUBLISHER = '0bf30f3b-4a52-48df-9a82-234910c4a086';
 const entra = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 const stranger = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-  readonly failing = new Set<string>();
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-    if (this.failing.has(event.id)) throw new Error('the database is away');
-  }
-}
-
 type Json = Record<string, unknown>;
 
 const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
@@ -44,7 +26,7 @@ const seconds = (): number => Math.floor(clock.now() / 1_000);
 
 describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   let jwks: JwksServer;
   beforeAll(async () => {
     jwks = await JwksServer.start([{ ...entra.publicKey.export({ format: 'jwk' }), kid: 'k1' }]);
@@ -73,13 +55,12 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
         ],
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
   beforeEach(() => {
-    handlers.seen.splice(0);
-    handlers.failing.clear();
+    handlers.clear();
   });
   afterAll(async () => {
     await receiver.app.close();
@@ -137,9 +118,9 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
 
   it('handles and records each item by itself', async () => {
     const [first, second] = [item(), item()];
-    handlers.failing.add(String(second['id']));
+    handlers.fail(String(second['id']));
     const failed = await post({ value: [first, second] });
-    handlers.failing.clear();
+    handlers.failures.clear();
     const repeated = await post({ value: [first, second] });
 
     expect([failed.status, repeated.status]).toEqual([500, 204]);
@@ -181,15 +162,9 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
   });
 
   it('rejects a body that ends too early', async () => {
+    const headers = { 'content-type': 'application/json' };
     const body = JSON.stringify({ value: [item()] });
-    const connection = await RawConnection.open(receiver.port);
-    const answer = connection
-      .write(['POST /graph HTTP/1.1', 'Host: receiver.example', 'Connection: close'])
-      .write(['Content-Type: application/json', `Content-Length: ${body.length + 9}`, ''])
-      .write(Buffer.from(body))
-      .end();
-    await answer.rest();
-    connection.destroy();
+    await sendTruncated(receiver.port, '/graph', { headers, body });
 
     expect(handlers.seen).toEqual([]);
   });

@@ -1,13 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
-import { Injectable } from '@nestjs/common';
-import {
-  OnWebhookEvent,
-  WebhookConfigurationError,
-  WebhookContext,
-  type WebhookEvent,
-} from '../../lib/index.js';
+import { WebhookConfigurationError } from '../../lib/index.js';
 import {
   a2a,
   eventGrid,
@@ -23,7 +17,8 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
-import { RawConnection } from '../fixtures/raw-client.js';
+import { RawConnection, sendTruncated } from '../fixtures/raw-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -165,16 +160,6 @@ const SCHEMES: Record<string, Scheme> = {
   },
 };
 
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-  }
-}
-
 const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
 const seconds = (): number => Math.floor(clock.now() / 1_000);
 
@@ -182,7 +167,7 @@ type Sent = { headers: Record<string, string | string[]>; body: Buffer | string 
 
 describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   beforeAll(async () => {
     jwks = await JwksServer.start([jwk]);
     receiver = await startApp(createAdapter(), {
@@ -195,11 +180,11 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
         })),
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
-  beforeEach(() => void handlers.seen.splice(0));
+  beforeEach(() => handlers.clear());
   afterAll(async () => {
     await receiver.app.close();
     await jwks.close();
@@ -438,15 +423,24 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       expect(text).toContain('wrong_audience');
     });
 
-    it('rejects other methods, and too many bytes', async () => {
-      const { headers } = await sign();
+    it('rejects a body that ends too early', async () => {
+      const request = await sign();
+      await sendTruncated(receiver.port, `/${pathOf(name)}`, request);
+
+      expect(handlers.seen).toEqual([]);
+      expect((await deliver(request)).status).toBe(204);
+    });
+
+    it('rejects other methods, content encodings and too many bytes', async () => {
+      const { headers, body } = await sign();
       const path = `/${pathOf(name)}`;
       const answers = [
         await send(receiver.origin, { path, method: 'HEAD', headers }),
+        await deliver({ headers: { ...headers, 'content-encoding': 'gzip' }, body }),
         await deliver({ headers, body: Buffer.alloc(10_001) }),
       ];
 
-      expect(answers.map(({ status }) => status)).toEqual([405, 413]);
+      expect(answers.map(({ status }) => status)).toEqual([405, 415, 413]);
       expect(handlers.seen).toEqual([]);
     });
 
@@ -616,7 +610,7 @@ describe('the keys that Plaid is asked for', () => {
     };
     receiver = await startApp(adapters[0]![1](), {
       options: { receiver: { path: 'plaid', sender: plaid({ key }) }, clock },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
   });
   afterEach(() => receiver.app.close());
@@ -677,7 +671,7 @@ it('requires the token of the notification configuration', async () => {
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
   const receiver = await startApp(adapters[0]![1](), {
     options: { receiver: { path: 'a2a', sender: create(['old-token', 'new-token']) }, clock },
-    providers: [Handlers],
+    providers: [ReceivedEvents],
   });
   const codes: unknown[] = [];
   for (const token of ['old-token', 'new-token', 'other-token', '']) {

@@ -1,16 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { once } from 'node:events';
-import http, { type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { ForbiddenException, Injectable, UnprocessableEntityException } from '@nestjs/common';
+import { UnprocessableEntityException } from '@nestjs/common';
 import {
   InProcessQueue,
   MemoryReplayStore,
-  OnWebhookEvent,
   WebhookConfigurationError,
-  WebhookContext,
-  type WebhookEvent,
   WebhookInbox,
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
@@ -18,7 +12,9 @@ import { securityEvents } from 'nestjs-webhook-token/senders';
 import type { PollOptions } from '../../lib/senders/event-poll.js';
 import { flushDeliveries, TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
+import { EventTransmitter, type Poll } from '../fixtures/event-transmitter.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -29,97 +25,14 @@ const CAEP = 'https://schemas.openid.net/secevent/caep/event-type/session-revoke
 
 type Json = Record<string, unknown>;
 
-/** A request of a poll, which the test answers. */
-interface Poll {
-  readonly body: Json;
-  readonly headers: IncomingMessage['headers'];
-  /** @param sets - by their `jti` */
-  answer(sets?: Json, more?: boolean): void;
-  fail(status: number, headers?: Record<string, string>, body?: string): void;
-  /** Resolves when the receiver has closed the request. */
-  readonly closed: Promise<unknown>;
-}
-
-/** A transmitter that holds each request until the test answers it. */
-class Transmitter {
-  private readonly waiting: Poll[] = [];
-  private onPoll: (() => void) | undefined;
-  polls = 0;
-
-  private constructor(private readonly server: http.Server) {}
-
-  static async start(): Promise<Transmitter> {
-    const server = http.createServer((request, response) => {
-      void transmitter.take(request, response);
-    });
-    const transmitter = new Transmitter(server);
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    return transmitter;
-  }
-
-  get url(): string {
-    return `http://127.0.0.1:${(this.server.address() as AddressInfo).port}/poll?stream=s1`;
-  }
-
-  /** The next request. */
-  async next(): Promise<Poll> {
-    while (this.waiting.length === 0) await new Promise<void>((resolve) => (this.onPoll = resolve));
-    return this.waiting.shift()!;
-  }
-
-  async close(): Promise<void> {
-    const closed = once(this.server, 'close');
-    this.server.close();
-    this.server.closeAllConnections();
-    await closed;
-  }
-
-  private async take(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk as Buffer);
-    const closed = once(response, 'close');
-    this.polls++;
-    this.waiting.push({
-      body: JSON.parse(Buffer.concat(chunks).toString()) as Json,
-      headers: { ...request.headers, ':method': request.method, ':path': request.url },
-      answer: (sets = {}, more = false) =>
-        void response
-          .writeHead(200, { 'content-type': 'application/json' })
-          .end(JSON.stringify({ sets, ...(more && { moreAvailable: true }) })),
-      fail: (status, headers = {}, body = '') => void response.writeHead(status, headers).end(body),
-      closed,
-    });
-    this.onPoll?.();
-  }
-}
-
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-  readonly failing = new Set<string>();
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-    if (this.failing.has(event.id)) throw new Error('the database is away');
-    if (event.id === 'refused') throw new ForbiddenException('not ours');
-    if (event.id === 'unfit') throw new UnprocessableEntityException(['x must be a string']);
-  }
-
-  get ids(): string[] {
-    return this.seen.map(({ id }) => id);
-  }
-}
-
 describe.each(adapters)('a receiver that polls security events on %s', (_, createAdapter) => {
-  let transmitter: Transmitter;
+  let transmitter: EventTransmitter;
   let clock: TestClock;
   const started: StartedApp[] = [];
 
   beforeEach(async () => {
     clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
-    transmitter = await Transmitter.start();
+    transmitter = await EventTransmitter.start();
   });
   afterEach(async () => {
     // First the transmitter, which would hold the last report of each receiver.
@@ -150,7 +63,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     poll: Partial<PollOptions> = {},
     receiver: Partial<WebhookReceiverOptions> = {},
     authorization?: string,
-  ): Promise<StartedApp & { handlers: Handlers }> => {
+  ): Promise<StartedApp & { handlers: ReceivedEvents }> => {
     const app = await startApp(createAdapter(), {
       options: {
         receiver: {
@@ -166,10 +79,10 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
         },
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
     started.push(app);
-    return { ...app, handlers: app.app.get(Handlers) };
+    return { ...app, handlers: app.app.get(ReceivedEvents) };
   };
 
   it('handles fetched events, and acknowledges them with the next request', async () => {
@@ -199,11 +112,11 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
 
   it('acknowledges an event only after its handler has ended', async () => {
     const { handlers } = await start();
-    handlers.failing.add('a');
+    handlers.fail('a');
     (await transmitter.next()).answer({ a: set('a'), b: set('b') });
     await clock.advance(5_000);
     const second = await transmitter.next();
-    handlers.failing.clear();
+    handlers.failures.clear();
     second.answer({ a: set('a') });
     const third = await transmitter.next();
 
@@ -214,7 +127,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
 
   it('waits longer and longer while no event can be handled', async () => {
     const { handlers } = await start();
-    handlers.failing.add('a');
+    handlers.fail('a');
     let poll = await transmitter.next();
     const early: number[] = [];
     for (const [round, wait] of [1, 2, 4, 8, 16, 32, 60, 60].entries()) {
@@ -283,6 +196,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     ['data that the application refuses', () => set('unfit'), 'invalid_request'],
   ])('reports %s by its code, and goes on', async (_case, token, err) => {
     const { handlers } = await start();
+    handlers.failures.set('unfit', new UnprocessableEntityException(['x must be a string']));
     (await transmitter.next()).answer({ bad: token('bad'), good: set('good') });
     const { body, headers } = await transmitter.next();
 
@@ -459,6 +373,24 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
 
     expect(logger.lines.join('\n')).not.toMatch(/hidden-access|stream=s1|eyJ/);
   });
+});
+
+it('refuses to reject duplicates, which the transmitter would return again', async () => {
+  const starting = startApp(adapters[0]![1](), {
+    options: {
+      receiver: {
+        sender: securityEvents({
+          issuer: ISSUER,
+          audience: AUDIENCE,
+          keys: [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }],
+          poll: { url: 'https://idp.example/poll' },
+        }),
+        replay: { onDuplicate: 'reject' },
+      },
+    },
+  });
+
+  await expect(starting).rejects.toThrow(/replay\.onDuplicate: must be 'acknowledge'/);
 });
 
 it.each<[string, Partial<PollOptions>, RegExp]>([

@@ -3,11 +3,13 @@ import { createHmac } from 'node:crypto';
 import { verify as verifyGithub } from '@octokit/webhooks-methods';
 import { Receiver } from '@upstash/qstash';
 import { Webhook as StandardWebhook } from 'standardwebhooks';
+import { jwtVerify } from 'jose';
 import Stripe from 'stripe';
 import { Webhook as SvixWebhook } from 'svix';
 import {
   github,
   qstash,
+  securityEvents,
   slack,
   standardWebhooks,
   stripe,
@@ -52,6 +54,8 @@ interface Oracle {
   readonly accepts: (sent: Sent) => unknown;
   /** Changes after which this library is stricter. */
   readonly stricter: readonly string[];
+  /** Whether the body is the signed token. Here it is in the header of the signature until it is verified. */
+  readonly isBody?: boolean;
 }
 
 const text = ({ body }: Sent): string => body.toString();
@@ -141,6 +145,32 @@ const ORACLES: Record<string, Oracle> = {
     // It does not check `iat`, and reads base64url that is not canonical.
     stricter: ['a future time', 'a longer signature', 'another character of the signature'],
   },
+};
+
+const SET_SECRET = Buffer.from('a-secret-of-32-characters-or-more');
+
+ORACLES['jose, for security event tokens'] = {
+  secret: SET_SECRET.toString(),
+  other: 'another-secret-of-32-characters-or-more',
+  create: (secret) =>
+    securityEvents({ issuer: 'https://idp.example', audience: 'https://shop.example', secret }),
+  event: 'session-revoked',
+  header: 'token',
+  isBody: true,
+  async accepts(sent) {
+    const { payload } = await jwtVerify(sent.headers['token']!, SET_SECRET, {
+      algorithms: ['HS256'],
+      typ: 'secevent+jwt',
+      issuer: 'https://idp.example',
+      audience: 'https://shop.example',
+      requiredClaims: ['jti', 'events'],
+      maxTokenAge: '7d',
+      clockTolerance: 60,
+    });
+    if (payload.exp !== undefined) throw new Error('a token of an event has no exp');
+  },
+  // It reads base64url that is not canonical.
+  stricter: ['a longer signature', 'another character of the signature'],
 };
 
 type Change = (sent: Sent, dice: Dice, context: { oracle: Oracle; forged: Sent }) => void;
@@ -238,7 +268,9 @@ const rules = {
 };
 
 /** Whether the signature is accepted, whatever the body holds. */
-async function accepts(sender: WebhookSender, { headers, body }: Sent): Promise<boolean> {
+async function accepts(sender: WebhookSender, sent: Sent, { isBody }: Oracle): Promise<boolean> {
+  const { token, ...headers } = sent.headers;
+  const body = isBody === true ? Buffer.from(token ?? '') : sent.body;
   const get = (name: string): string | undefined => headers[name];
   const all = (name: string): string[] => [headers[name] ?? []].flat();
   try {
@@ -265,7 +297,13 @@ async function sdkAccepts({ accepts: verify }: Oracle, sent: Sent): Promise<bool
   }
 }
 
-function copyOf({ headers, body }: SignedTestMessage, { header }: Oracle): Sent {
+function copyOf({ headers, body }: SignedTestMessage, { header, isBody }: Oracle): Sent {
+  if (isBody === true) {
+    return {
+      headers: { ...headers, [header]: String(body) },
+      body: Buffer.from('-'),
+    };
+  }
   const own = header.startsWith('svix')
     ? Object.entries(headers).map(([name, value]) => [name.replace('webhook-', 'svix-'), value])
     : Object.entries(headers);
@@ -288,7 +326,7 @@ describe.each(Object.entries(ORACLES))('%s', (_, oracle) => {
       const change = dice.below(3) === 0 ? 'nothing' : dice.one(Object.keys(CHANGES));
       CHANGES[change]!(sent, dice, { oracle, forged });
 
-      const [own, theirs] = [await accepts(sender, sent), await sdkAccepts(oracle, sent)];
+      const [own, theirs] = [await accepts(sender, sent, oracle), await sdkAccepts(oracle, sent)];
 
       if (own === theirs) counts[own ? 'accepted' : 'refused']++;
       else if (!own && [time, change].some((one) => oracle.stricter.includes(one))) {

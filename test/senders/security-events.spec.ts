@@ -1,14 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { ForbiddenException, Injectable } from '@nestjs/common';
+import { ForbiddenException } from '@nestjs/common';
 import { SignJWT } from 'jose';
-import {
-  InProcessQueue,
-  OnWebhookEvent,
-  WebhookConfigurationError,
-  WebhookContext,
-  type WebhookEvent,
-} from '../../lib/index.js';
+import { InProcessQueue, WebhookConfigurationError } from '../../lib/index.js';
 import { securityEvents } from '../../lib/senders/index.js';
 import { deliverWebhook, expectIdempotent, flushDeliveries } from '../../lib/testing/index.js';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -16,6 +10,8 @@ import { adapters } from '../fixtures/adapters.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -26,21 +22,6 @@ const stream = { issuer: ISSUER, audience: AUDIENCE };
 const signingKey = { kid: 'k1', alg: 'RS256', key: rsa.privateKey } as const;
 const CAEP = 'https://schemas.openid.net/secevent/caep/event-type/session-revoked';
 
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-  readonly subjects = new Set<unknown>();
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-    const { sub_id } = event.data as { sub_id?: { id?: string } };
-    this.subjects.add(sub_id?.id);
-    if (event.id === 'fails') throw new Error('the database is away');
-    if (event.id === 'refused') throw new ForbiddenException('not ours');
-  }
-}
-
 const clock = new TestClock(Date.parse('2026-11-24T10:00:00.400Z'));
 const seconds = (): number => Math.floor(clock.now() / 1_000);
 
@@ -49,7 +30,7 @@ type Forged = Json & { readonly key?: KeyObject | string };
 
 describe.each(adapters)('a receiver of security events on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   let jwks: JwksServer;
   beforeAll(async () => {
     jwks = await JwksServer.start([{ ...rsa.publicKey.export({ format: 'jwk' }), kid: 'k1' }]);
@@ -77,11 +58,11 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
         ],
         clock,
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
-  beforeEach(() => void handlers.seen.splice(0));
+  beforeEach(() => handlers.clear());
   afterAll(async () => {
     await receiver.app.close();
     await jwks.close();
@@ -89,7 +70,7 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
 
   const push = (
     body: string,
-    headers: Record<string, string> = {},
+    headers: Record<string, string | string[]> = {},
     path = '/events',
   ): Promise<Answer> =>
     send(receiver.origin, {
@@ -199,6 +180,17 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
     expect(handlers.seen).toEqual([]);
   });
 
+  it('rejects a body that ends too early, and other content encodings', async () => {
+    const token = set();
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    await sendTruncated(receiver.port, '/events', { headers, body: token });
+    const { status, json } = await push(token, { 'content-encoding': 'gzip' });
+
+    expect([status, (json as Json)['err']]).toEqual([400, 'invalid_request']);
+    expect(handlers.seen).toEqual([]);
+    expect((await push(token)).status).toBe(202);
+  });
+
   it('rejects another content type before it reads the body', async () => {
     const answer = await push(set(), { 'content-type': 'application/json' });
 
@@ -212,7 +204,9 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
       codes.push(status === 202 ? status : (json as Json)['err']);
     }
     const without = await push(set(), {}, '/closed');
+    const twice = await push(set(), { authorization: ['Bearer old', 'Bearer old'] }, '/closed');
 
+    expect(twice.json).toMatchObject({ err: 'authentication_failed' });
     expect(codes).toEqual([202, 202, 'authentication_failed', 'authentication_failed']);
     expect(without.json).toMatchObject({ err: 'authentication_failed' });
   });
@@ -234,6 +228,8 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
   });
 
   it('keeps the status of a failed handler, so that the transmitter repeats the event', async () => {
+    handlers.fail('fails');
+    handlers.failures.set('refused', new ForbiddenException('not ours'));
     const failed = await push(set({ jti: 'fails' }));
     const refused = await push(set({ jti: 'refused' }));
 
@@ -276,10 +272,14 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
 
   it('can be checked for idempotent handlers', async () => {
     const data = { sub_id: { format: 'opaque', id: 's2' } };
+    const subjects = (): unknown[] => {
+      const all = handlers.seen.map((one) => (one.data as typeof data).sub_id.id);
+      return [...new Set(all)];
+    };
     await expectIdempotent(receiver.app, 'session-revoked', data as never, {
       receiver: 'open',
       sender,
-      observe: () => [...handlers.subjects],
+      observe: subjects,
     });
   });
 });

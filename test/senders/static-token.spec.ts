@@ -1,33 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { inspect } from 'node:util';
-import { Injectable } from '@nestjs/common';
-import { OnWebhookEvent, WebhookContext, type WebhookEvent } from '../../lib/index.js';
 import { InProcessQueue, WebhookConfigurationError, WebhookInbox } from '../../lib/index.js';
 import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
 import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
+import { sendTruncated } from '../fixtures/raw-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 const OLD = 'the-old-value-of-the-header';
 const NEW = 'the-new-value-of-the-header';
-
-@Injectable()
-class Handlers {
-  readonly seen: WebhookEvent[] = [];
-  /** Ids whose handler fails. */
-  readonly failing = new Set<string>();
-
-  @OnWebhookEvent('**')
-  on(@WebhookContext() event: WebhookEvent): void {
-    this.seen.push(event);
-    if (this.failing.has(event.id)) throw new Error('the database is away');
-  }
-
-  get ids(): string[] {
-    return this.seen.map(({ id }) => id);
-  }
-}
 
 const acme = (value: string | readonly string[]) =>
   staticToken({
@@ -40,7 +23,7 @@ const acme = (value: string | readonly string[]) =>
 
 describe.each(adapters)('a receiver of a sender with a static value on %s', (_, createAdapter) => {
   let receiver: StartedApp;
-  let handlers: Handlers;
+  let handlers: ReceivedEvents;
   beforeAll(async () => {
     receiver = await startApp(createAdapter(), {
       options: {
@@ -58,13 +41,12 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
           },
         ],
       },
-      providers: [Handlers],
+      providers: [ReceivedEvents],
     });
-    handlers = receiver.app.get(Handlers);
+    handlers = receiver.app.get(ReceivedEvents);
   });
   beforeEach(() => {
-    handlers.seen.splice(0);
-    handlers.failing.clear();
+    handlers.clear();
   });
   afterAll(() => receiver.app.close());
 
@@ -116,6 +98,16 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
     expect(handlers.seen).toEqual([]);
   });
 
+  it('rejects a body that ends too early, and other content encodings', async () => {
+    const body = JSON.stringify({ type: 'a.made', id: 'early' });
+    await sendTruncated(receiver.port, '/acme', { headers: { 'x-acme-token': OLD }, body });
+    const headers = { 'x-acme-token': OLD, 'content-encoding': 'gzip' };
+    const { status } = await send(receiver.origin, { path: '/acme', headers, body });
+
+    expect(status).toBe(415);
+    expect(handlers.seen).toEqual([]);
+  });
+
   it('acknowledges a replay without handling it again', async () => {
     const request = ['/acme', { 'x-acme-token': OLD }, { type: 'a.made', id: 'once' }] as const;
     const answers = [await post(...request), await post(...request)];
@@ -139,9 +131,9 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
     });
 
     it('asks for the request again if one fails, and does not handle the others again', async () => {
-      handlers.failing.add('f2');
+      handlers.fail('f2');
       const failed = await toOkta('/okta', 'f1', 'f2', 'f3');
-      handlers.failing.clear();
+      handlers.failures.clear();
       const repeated = await toOkta('/okta', 'f1', 'f2', 'f3');
 
       expect([failed.status, repeated.status]).toEqual([500, 204]);
@@ -174,7 +166,7 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
     });
 
     it('shows each in the inbox', async () => {
-      handlers.failing.add('i2');
+      handlers.fail('i2');
       await toOkta('/okta', 'i1', 'i2');
       const { entries } = await receiver.app.get(WebhookInbox).list();
       const found = entries.filter(({ eventId }) => ['i1', 'i2'].includes(eventId ?? ''));

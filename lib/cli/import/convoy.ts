@@ -4,6 +4,7 @@ import {
   elementsOf,
   type ImportedState,
   membersOf,
+  rateLimitOf,
   type SourceEndpoint,
   textOf,
   timeOf,
@@ -47,7 +48,7 @@ export function readConvoy(exported: unknown): SourceEndpoint[] {
 type Members = Readonly<Record<string, unknown>>;
 
 function readEndpoint(endpoint: Members, subscriptions: readonly Members[]): SourceEndpoint {
-  const { uid, owner_id, url, name, description, status, secrets, ...rest } = endpoint;
+  const { uid, owner_id, url, target_url, name, title, description, status, ...rest } = endpoint;
   const problems: string[] = [];
   const notes = [
     "the partner has to verify Standard Webhooks instead of X-Convoy-Signature; the key is its secret's bytes: new Webhook(secret, { format: 'raw' }); then call resume",
@@ -61,33 +62,78 @@ function readEndpoint(endpoint: Members, subscriptions: readonly Members[]): Sou
   if (textOf(rest['content_type'] ?? 'application/json') !== 'application/json') {
     problems.push(`content_type: only JSON can be imported; ${BY_HAND}`);
   }
-  if (unlessEmpty(rest['mtls_client_cert']) !== undefined) {
-    problems.push(
-      'mtls_client_cert: is an option of the publisher here (tls), for all endpoints; leave it out with --skip-invalid',
-    );
-  }
-  if (textOf(membersOf(rest['authentication'])['type']) !== undefined) {
-    problems.push(
-      'authentication: stored headers are not encrypted; let the partner verify the signature alone, or configure the endpoint in the options of the publisher',
-    );
-  }
-  const rate = Number(rest['rate_limit'] ?? 0);
-  if (rate > 0) notes.push(`rate_limit: ${rate} is not imported`);
-  const secret = currentSecret(secrets);
+  const secret = currentSecret(rest['secrets']);
+  const timeout = secondsOf(rest['http_timeout']);
   return {
     endpoint: defined({
       id: uid,
       tenant: textOf(owner_id),
-      url,
+      // Answers of versions before 2024-04-01 have the names "target_url" and "title".
+      url: url ?? target_url,
       events: eventsOf(subscriptions, problems),
-      description: textOf(description) ?? textOf(name),
-      timeout: timeoutOf(rest['http_timeout']),
+      description: textOf(description) ?? textOf(name) ?? textOf(title),
+      timeout: timeout === 0 ? undefined : `${timeout}s`,
+      rateLimit: rateLimitOf(rest['rate_limit'], secondsOf(rest['rate_limit_duration'])),
+      credentials: credentialsOf(rest, problems),
       // Convoy signs with the characters of the secret, which Standard Webhooks would decode.
       secret: secret === undefined ? undefined : `whsec_${Buffer.from(secret).toString('base64')}`,
     }),
     state: state ?? 'paused',
     notes,
     problems,
+  };
+}
+
+/** What the API returns instead of the private key of a certificate. */
+const REDACTED = '[REDACTED]';
+
+function credentialsOf(
+  { authentication, mtls_client_cert }: Members,
+  problems: string[],
+): object | undefined {
+  const { client_cert: cert, client_key: key } = membersOf(mtls_client_cert);
+  if (key === REDACTED) {
+    problems.push(
+      'mtls_client_cert: Convoy does not return its private key; add it to the export as client_key',
+    );
+  }
+  const certificate = textOf(cert) === undefined ? undefined : { cert, key };
+  return unlessEmpty(
+    defined({ certificate, ...authenticationOf(membersOf(authentication), problems) }),
+  ) as object | undefined;
+}
+
+function authenticationOf(authentication: Members, problems: string[]): object {
+  const type = textOf(authentication['type']);
+  if (type === undefined) return {};
+  const { header_name, header_value, username, password, ...oauth2 } = membersOf(
+    authentication[type],
+  );
+  if (type === 'api_key') return { headers: { [String(header_name)]: header_value } };
+  if (type === 'basic_auth') {
+    const pair = Buffer.from(`${String(username)}:${String(password)}`).toString('base64');
+    return { headers: { Authorization: `Basic ${pair}` } };
+  }
+  const { authentication_type, grant_type, field_mapping, expiry_time_unit, audience } = oauth2;
+  const isStandard =
+    (textOf(grant_type) ?? 'client_credentials') === 'client_credentials' &&
+    (textOf(expiry_time_unit) ?? 'seconds') === 'seconds' &&
+    Object.entries(membersOf(field_mapping)).every(([name, own]) => (own || name) === name);
+  if (type !== 'oauth2' || authentication_type !== 'shared_secret' || !isStandard) {
+    problems.push(
+      `authentication: only API keys, Basic, and client credentials of OAuth 2 with a shared secret can be imported; ${BY_HAND}`,
+    );
+    return {};
+  }
+  return {
+    oauth2: defined({
+      tokenUrl: oauth2['url'],
+      clientId: oauth2['client_id'],
+      clientSecret: oauth2['client_secret'],
+      scope: textOf(oauth2['scope']),
+      parameters: textOf(audience) === undefined ? undefined : { audience },
+      clientAuthentication: 'body',
+    }),
   };
 }
 
@@ -127,8 +173,11 @@ function currentSecret(secrets: unknown): string | undefined {
   return textOf(valid[0]?.['value']);
 }
 
-/** Seconds, or a duration; 0 is the default of Convoy. */
-function timeoutOf(timeout: unknown): unknown {
-  if (typeof timeout === 'number') return timeout === 0 ? undefined : `${timeout}s`;
-  return textOf(timeout);
+/** Seconds, or in older answers a duration of Go, such as `1m0s`; 0 without one, `NaN` if it is neither. */
+function secondsOf(duration: unknown): number {
+  if (typeof duration === 'number') return duration;
+  const found = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(textOf(duration) ?? '');
+  if (found === null) return NaN;
+  const [hours, minutes, seconds] = found.slice(1).map((part) => Number(part ?? 0));
+  return hours! * 3_600 + minutes! * 60 + seconds!;
 }

@@ -1,10 +1,10 @@
 import { translateOutpostFilter } from './outpost-filter.js';
 import {
   BY_HAND,
+  credentialsIn,
   defined,
   elementsOf,
   membersOf,
-  notesOfHeaders,
   type SourceEndpoint,
   textOf,
   timeOf,
@@ -40,8 +40,6 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
   if (translated?.hasOperators === true) {
     notes.push('filter: operators also compare the elements of lists');
   }
-  const headers = readHeaders(custom_headers, problems);
-  notes.push(...notesOfHeaders(headers));
   const isDisabled = textOf(rest['disabled_at']) !== undefined;
   const isStandard = mode === 'standard';
   notes.push(
@@ -60,7 +58,7 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
       url,
       events: isEvery ? undefined : events,
       metadata: unlessEmpty(metadata),
-      headers,
+      credentials: credentialsIn(readHeaders(custom_headers, problems)),
       filter: translated?.filter,
       secret,
       // In the mode "standard" the body is the data, and stays so.
@@ -87,7 +85,7 @@ function readHeaders(value: unknown, problems: string[]): unknown {
   const text = textOf(value);
   if (text === undefined) return undefined;
   try {
-    return unlessEmpty(JSON.parse(text));
+    return JSON.parse(text);
   } catch {
     problems.push('config.custom_headers: is not JSON; correct it in Outpost');
     return undefined;

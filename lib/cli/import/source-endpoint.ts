@@ -1,3 +1,4 @@
+import type { EndpointRateLimit } from '../../sending/endpoint-settings.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 
 /** An endpoint of another product, in the terms of this library. */
@@ -54,8 +55,20 @@ export function unlessEmpty(value: unknown): unknown {
   return isEmpty ? undefined : (value ?? undefined);
 }
 
-/** A note that names the headers, which may be credentials. */
-export function notesOfHeaders(headers: unknown): string[] {
-  const names = Object.keys(membersOf(headers));
-  return names.length === 0 ? [] : [`headers: ${names.join(', ')}: stored unencrypted`];
+/** The highest rate and burst of an endpoint. */
+const MAX_RATE = 10_000;
+
+/** At most `count` attempts in so many seconds; `undefined` for no limit. */
+export function rateLimitOf(count: unknown, seconds: number): EndpointRateLimit | undefined {
+  const most = Number(count ?? 0);
+  if (most === 0 || seconds === 0) return undefined;
+  return {
+    perSecond: Math.min(most / seconds, MAX_RATE),
+    burst: Math.min(Math.ceil(most), MAX_RATE),
+  };
+}
+
+/** Custom headers, which are encrypted because their values may be secrets; `undefined` if there are none. */
+export function credentialsIn(headers: unknown): { readonly headers: unknown } | undefined {
+  return unlessEmpty(headers) === undefined ? undefined : { headers };
 }

@@ -1,9 +1,10 @@
 import {
   BY_HAND,
+  credentialsIn,
   defined,
   elementsOf,
   membersOf,
-  notesOfHeaders,
+  rateLimitOf,
   type SourceEndpoint,
   textOf,
   unlessEmpty,
@@ -15,27 +16,27 @@ import {
  */
 export function readSvix(item: unknown): SourceEndpoint {
   const { app, endpoint: found, secret, headers: headersOut, transformation } = membersOf(item);
-  const { uid: appUid, id: appId } = membersOf(app);
+  const { uid: appUid, id: appId, ...ofApp } = membersOf(app);
   const { id, uid, url, description, metadata, channels, disabled, ...rest } = membersOf(found);
   const { headers, sensitive } = membersOf(headersOut);
   const types = rest['eventTypes'] ?? rest['filterTypes'];
-  const rate = rest['throttleRate'] ?? rest['rateLimit'];
+  // The rate of the application is the default of its endpoints, and applies to each.
+  const rate =
+    rest['throttleRate'] ?? rest['rateLimit'] ?? ofApp['throttleRate'] ?? ofApp['rateLimit'];
   const tenant = textOf(appUid) ?? textOf(appId);
   const notes =
-    headersOut === undefined
-      ? ['headers: are missing in the export, so none is sent']
-      : notesOfHeaders(headers);
+    headersOut === undefined ? ['headers: are missing in the export, so none is sent'] : [];
   const problems: string[] = [];
   if (tenant === undefined) {
     problems.push('app: is missing, and its uid or id becomes the tenant; add it to the export');
   }
-  if (typeof rate === 'number') notes.push(`throttleRate: ${rate} a second is not imported`);
   if (elementsOf(channels).length > 0) {
     problems.push(`channels: there are none here; use a filter by data: ${BY_HAND}`);
   }
-  if (elementsOf(sensitive).length > 0) {
+  const hidden = elementsOf(sensitive).filter((name) => !(String(name) in membersOf(headers)));
+  if (hidden.length > 0) {
     problems.push(
-      `headers: Svix does not return the values of ${elementsOf(sensitive).join(', ')}; ${BY_HAND}`,
+      `headers: Svix does not return the values of ${hidden.join(', ')}; add them to "headers" in the export`,
     );
   }
   if (membersOf(transformation)['enabled'] === true) {
@@ -50,7 +51,8 @@ export function readSvix(item: unknown): SourceEndpoint {
       events: types ?? undefined,
       description: textOf(description),
       metadata: unlessEmpty(textOf(uid) === undefined ? metadata : { uid, ...membersOf(metadata) }),
-      headers: unlessEmpty(headers),
+      credentials: credentialsIn(headers),
+      rateLimit: rateLimitOf(rate, 1),
       secret: membersOf(secret)['key'],
       // Svix sends the payload as it was passed.
       envelope: false,

@@ -1,0 +1,157 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import {
+  InProcessQueue,
+  OnWebhookEvent,
+  WebhookInbox,
+  type WebhookEvent,
+} from 'nestjs-webhook-token';
+import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
+import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
+import {
+  github,
+  okta,
+  qstash,
+  securityEvents,
+  standardWebhooks,
+  stripe,
+  type WebhookSender,
+} from 'nestjs-webhook-token/senders';
+import { deliverWebhook, expectIdempotent, flushDeliveries } from 'nestjs-webhook-token/testing';
+import { adapters } from '../fixtures/adapters.js';
+import { send } from '../fixtures/http-client.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+import { TelemetryRecorder } from '../fixtures/telemetry-recorder.js';
+
+const SECRET = 'a-secret-of-32-characters-or-more';
+
+/** One sender of each kind of signature, and an event of it. */
+const SENDERS: readonly [name: string, sender: WebhookSender, event: string, data: object][] = [
+  [
+    'standard-webhooks',
+    standardWebhooks({ secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw' }),
+    'user.created',
+    { data: { id: 'u1' } },
+  ],
+  ['stripe', stripe({ secret: SECRET }), 'invoice.paid', { data: { object: {} } }],
+  ['github', github({ secret: SECRET }), 'issues.opened', { issue: { id: 1 } }],
+  ['qstash', qstash({ secret: SECRET, url: 'https://shop.example/q' }), 'message', { id: 1 }],
+  [
+    'security-events',
+    securityEvents({
+      issuer: 'https://idp.example',
+      audience: 'https://shop.example',
+      secret: SECRET,
+    }),
+    'session-revoked',
+    { sub_id: { format: 'opaque', id: 's1' } },
+  ],
+  ['okta', okta({ value: SECRET }), 'user.session.start', { severity: 'INFO' }],
+];
+
+class TransactionalStore extends ScriptedReplayStore {
+  readonly transactions: unknown[] = [];
+
+  override async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
+    this.transactions.push(tx);
+    return super.commitWith(tx, reservation);
+  }
+}
+
+@Injectable()
+class Handlers {
+  readonly seen: WebhookEvent[] = [];
+
+  @OnWebhookEvent('**')
+  async on(_data: unknown, event: WebhookEvent): Promise<void> {
+    if (event.receiver.endsWith('-tx')) await event.commit('a transaction');
+    this.seen.push(event);
+  }
+}
+
+describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter) => {
+  let recorder: TelemetryRecorder;
+  const store = new TransactionalStore();
+  let receiver: StartedApp;
+  let handlers: Handlers;
+  beforeAll(async () => {
+    recorder = new TelemetryRecorder();
+    receiver = await startApp(createAdapter(), {
+      options: {
+        receiver: SENDERS.flatMap(([name, sender]) => [
+          { name, path: name, sender },
+          { name: `${name}-tx`, path: `${name}-tx`, sender, replay: { store } },
+          {
+            name: `${name}-queued`,
+            path: `${name}-queued`,
+            sender,
+            acknowledge: 'queued' as const,
+            queue: new InProcessQueue(),
+          },
+        ]),
+      },
+      imports: [
+        WebhookTelemetryModule.forRoot(),
+        WebhookConsoleModule.forRoot({ allowUnguarded: true }),
+      ],
+      providers: [Handlers],
+    });
+    handlers = receiver.app.get(Handlers);
+  });
+  beforeEach(() => {
+    handlers.seen.length = 0;
+    store.transactions.length = 0;
+    recorder.reset();
+  });
+  afterAll(async () => {
+    await receiver.app.close();
+    recorder.close();
+  });
+
+  describe.each(SENDERS)('%s', (name, sender, event, data) => {
+    const deliver = (to: string, id?: string) =>
+      deliverWebhook(receiver.app, event, data as never, { receiver: to, sender, id });
+
+    it('commits an event in the transaction of its handler', async () => {
+      const answer = await deliver(`${name}-tx`);
+
+      expect(answer.outcome).toBe('handled');
+      expect(store.transactions).toEqual(['a transaction']);
+      expect(handlers.seen).toMatchObject([{ event, receiver: `${name}-tx` }]);
+    });
+
+    it('handles an event from a queue', async () => {
+      const answer = await deliver(`${name}-queued`);
+      await flushDeliveries(receiver.app);
+
+      expect(answer.status).toBe(202);
+      expect(handlers.seen).toMatchObject([{ event, data }]);
+    });
+
+    it('shows an event in the inbox and in the console', async () => {
+      await deliver(name);
+      const { entries } = await receiver.app.get(WebhookInbox).list({ receiver: name });
+      const path = `/webhooks/console/api/inbox?receiver=${name}`;
+      const { json } = await send(receiver.origin, { method: 'GET', path });
+
+      expect(entries[0]).toMatchObject({ outcome: 'handled', event, receiver: name });
+      expect((json as { items: object[] }).items[0]).toMatchObject({ event, receiver: name });
+    });
+
+    it('traces a request and its handler', async () => {
+      await deliver(name);
+
+      expect(recorder.spans.map((span) => span.name)).toContain(`process ${event}`);
+    });
+
+    it('can be checked for idempotent handlers', async () => {
+      await expectIdempotent(receiver.app, event, data as never, {
+        receiver: name,
+        sender,
+        observe: () => handlers.seen.length > 0,
+      });
+    });
+  });
+});
