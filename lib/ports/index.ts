@@ -31,6 +31,7 @@ export type {
   DeliveryPayload,
   ReceivedEvent,
   FailureReason,
+  SignedFacts,
 } from '../queue/webhook-delivery.js';
 
 // Endpoint store

@@ -175,13 +175,13 @@ RETURNING id, seq::text AS seq`;
     this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text, blocks_key boolean)
+    answer text, signed text, blocks_key boolean)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE
   ) AS delivery
 ), made AS (
-  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer)
-  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer
+  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer, signed)
+  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer, signed
   FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
 ), changed AS (
   UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
@@ -203,7 +203,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
     this.find = `SELECT ${COLUMNS}, payload FROM ${this.delivery}
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
     this.attempts = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
-  reason, answer
+  reason, answer, signed
 FROM ${this.attempt} WHERE delivery_seq = (SELECT seq FROM ${this.delivery} WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
     this.redeliver = `WITH chosen AS MATERIALIZED (
