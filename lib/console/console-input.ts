@@ -26,6 +26,8 @@ import type {
   RotateKeyRequest,
   TestEventRequest,
 } from './console-api.js';
+import type { WebhookEndpointFilter } from '../endpoints/endpoint-filter.js';
+import type { EndpointRateLimit } from '../sending/endpoint-settings.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
@@ -47,10 +49,7 @@ const OBJECT = rule<object>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be a JSON object',
 );
-const DELIVERY_SETTINGS = {
-  onDead: optional(STRING as Rule<'skip' | 'block'>),
-  retry: optional(OBJECT),
-};
+const NUMBER = rule<number>((value) => typeof value === 'number', 'must be a number');
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
@@ -227,16 +226,25 @@ export const REDELIVER = object<RedeliverRequest>()(
   },
 );
 
+/** Of an endpoint; the library checks the values. */
+const SETTINGS = {
+  description: optional(STRING),
+  filter: optional(OBJECT as Rule<WebhookEndpointFilter>),
+  onDead: optional(STRING as Rule<'skip' | 'block'>),
+  retry: optional(OBJECT),
+  concurrency: optional(NUMBER),
+  rateLimit: optional(OBJECT as Rule<EndpointRateLimit>),
+  credentials: optional(OBJECT),
+};
+
 /** Body of `POST api/endpoints`; the library checks the values. */
 export const NEW_ENDPOINT = object<NewEndpointRequest>()(
   {
     id: optional(STRING),
+    tenant: optional(STRING),
     url: required(STRING, 'is required'),
     events: optional(list(STRING, 'must be a list of strings')),
-    tenant: optional(STRING),
-    description: optional(STRING),
-    filter: optional(OBJECT),
-    ...DELIVERY_SETTINGS,
+    ...SETTINGS,
   },
   { form: 'a JSON object' },
 );
@@ -246,10 +254,13 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
   {
     url: optional(STRING),
     events: optional(list(STRING, 'must be a list of strings')),
-    description: orNull(optional(STRING)),
-    filter: orNull(optional(OBJECT)),
-    onDead: orNull(DELIVERY_SETTINGS.onDead),
-    retry: orNull(DELIVERY_SETTINGS.retry),
+    description: orNull(SETTINGS.description),
+    filter: orNull(SETTINGS.filter),
+    onDead: orNull(SETTINGS.onDead),
+    retry: orNull(SETTINGS.retry),
+    concurrency: orNull(SETTINGS.concurrency),
+    rateLimit: orNull(SETTINGS.rateLimit),
+    credentials: orNull(SETTINGS.credentials),
   },
   { form: 'a JSON object' },
 );

@@ -7,14 +7,9 @@ import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { ActivityLog } from './activity-log.js';
 import type {
-  ActivityList,
   ChangesAnswer,
-  ConsoleOverview,
   ConsolePayload,
-  ConsoleSession,
   ConsoleStats,
-  DeliveryDetails,
-  DeliveryList,
   DeliveryQuery,
   RedeliverAnswer,
   RedeliverRequest,
@@ -47,7 +42,6 @@ import type { ActionFacts, ConsoleAccess } from './console-session.js';
 import {
   activityRow,
   countsOf,
-  deliveryRow,
   shownAnswer,
   shownPayload,
   timesToDelivery,
@@ -116,43 +110,57 @@ export class ConsoleService {
   }
 
   /** What the page may do, and which parts exist. */
-  async session(access: ConsoleAccess): Promise<ConsoleSession> {
+  async session(access: ConsoleAccess) {
     const { kind, capabilities, tenant, actor, expiresAt, grant } = access;
     const { language = this.options.language, displayName, returnUrl } = grant ?? {};
     const isConsole = kind === 'console';
     return {
       kind,
       capabilities,
-      ...(tenant !== undefined && { tenant }),
-      ...(actor !== undefined && { actor }),
-      ...(expiresAt !== undefined && { expiresAt: expiresAt.toISOString() }),
+      /** The only tenant of a portal session. */
+      tenant,
+      /** Who acts, as the option `actor` names the user. */
+      actor,
+      /** Portal: when the session ends. */
+      expiresAt,
       brand: this.options.brand,
+      /** Language of the page, such as `de`: a BCP 47 tag. */
       language,
-      ...(displayName !== undefined && { displayName }),
-      ...(returnUrl !== undefined && { returnUrl }),
+      /** Portal: the tenant's name for people; absent if the link has none. */
+      displayName,
+      /** Portal: where the partner came from, at an origin that the application allows; absent if the link has none. */
+      returnUrl,
+      /** Parts that exist; hide the others. */
       features: {
+        /** The module publishes: overview and endpoints. */
         endpoints: await exists(() => this.endpoints.list({ limit: 1 })),
+        /** The module publishes: deliveries and attempts. */
         deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
+        /** The application has defined its events. */
         eventTypes: (await optional(async () => this.endpoints.definedEvents())) !== undefined,
         inbox: isConsole && this.inbox.features.inbox,
+        /** A receiver acknowledges before it handles. */
         deadLetters: isConsole && this.inbox.features.deadLetters,
       },
-      now: new Date(this.clock.now()).toISOString(),
+      /** The server's time, to show relative times. */
+      now: new Date(this.clock.now()),
     };
   }
 
-  private async overview({ query, access }: ConsoleCall): Promise<ConsoleOverview> {
+  async overview({ query, access }: ConsoleCall) {
     const scope = readTenant(access, readQuery(query, ['tenant']).tenant);
     const stats = await this.statistics.stats({}, scope);
     const { inbox, deadLetters } = this.inbox.features;
     const isConsole = access.kind === 'console';
     return {
-      ...(stats !== undefined && {
-        deliveries: countsOf(stats),
-        attention: await this.endpointCalls.attention(access, scope),
-      }),
-      ...(isConsole && inbox && { inbox: await this.inbox.counts() }),
-      ...(isConsole && deadLetters && { deadLetters: await this.inbox.deadLetterCount() }),
+      /** Absent without a publisher. `pending` is the depth of the queue. */
+      deliveries: stats && countsOf(stats),
+      /** Endpoints with missed or waiting deliveries that are not healthy, worst first, at most 20. Absent without a publisher. */
+      attention: stats && (await this.endpointCalls.attention(access, scope)),
+      /** Absent without an inbox, and in the portal. `dropped`: too many arrived, so that they were not stored. */
+      inbox: isConsole && inbox ? await this.inbox.counts() : undefined,
+      /** Number of dead letters; absent without a queued receiver, and in the portal. */
+      deadLetters: isConsole && deadLetters ? await this.inbox.deadLetterCount() : undefined,
     };
   }
 
@@ -169,7 +177,7 @@ export class ConsoleService {
     return this.statistics.series(readRange(range, this.clock.now()), filter, scope);
   }
 
-  private async deliveryList({ query, access }: ConsoleCall): Promise<DeliveryList> {
+  async deliveryList({ query, access }: ConsoleCall) {
     const { after, limit, tenant, ...filter } = readQuery(query, [
       ...DELIVERY_QUERY,
       ...PAGE_QUERY,
@@ -182,27 +190,29 @@ export class ConsoleService {
       },
     );
     return {
-      items: deliveries.map(deliveryRow),
-      ...(next !== undefined && { next }),
-      ...timesToDelivery(deliveries),
+      items: deliveries,
+      next,
+      /** Time from `createdAt` to the delivery of the delivered items of this page; absent if there is none. */
+      timeToDelivery: timesToDelivery(deliveries),
     };
   }
 
-  private async delivery({ id, access }: ConsoleCall): Promise<DeliveryDetails> {
+  async delivery({ id, access }: ConsoleCall) {
     const found = await this.deliveries.get(id, readTenant(access, undefined));
     if (found === undefined) throw unknownDelivery();
-    const attempts = found.attempts.map(({ at, answer, ...attempt }) => {
-      const shown = access.capabilities.includes('view-payload')
-        ? shownAnswer(answer, found, this.options.redact)
-        : undefined;
-      return {
-        ...attempt,
-        at: at.toISOString(),
-        ...(shown !== undefined && { answer: shown }),
-      };
-    });
-    const { traceId } = found;
-    return { ...deliveryRow(found), attempts, ...(traceId !== undefined && { traceId }) };
+    const mayView = access.capabilities.includes('view-payload');
+    const { endpointId } = found;
+    const attempts = found.attempts.map(({ answer, ...attempt }) => ({
+      ...attempt,
+      /** The first 1024 bytes of the answer's body, redacted; only with the capability `view-payload`. Hostile. */
+      answer: mayView ? shownAnswer(answer, found, this.options.redact) : undefined,
+    }));
+    return {
+      ...found,
+      attempts,
+      /** Where its requests go now; absent if its endpoint is deleted, and for a delivery to a URL. */
+      url: endpointId && (await this.endpointCalls.urlOf(endpointId, access)),
+    };
   }
 
   private async deliveryPayload({ id, access }: ConsoleCall): Promise<ConsolePayload> {
@@ -211,7 +221,10 @@ export class ConsoleService {
       this.deliveries.get(id, scope),
       this.deliveries.payload(id, scope),
     ]);
-    if (delivery === undefined || payload === undefined) throw unknownDelivery();
+    if (delivery === undefined) throw unknownDelivery();
+    if (payload === undefined) {
+      throw new ConsoleError('unknown_entry', 'The payload is no longer kept.');
+    }
     const { event, tenant } = delivery;
     const facts = { event, source: 'delivery' as const, ...(tenant !== undefined && { tenant }) };
     return shownPayload({ ...payload, ...facts }, this.options.redact);
@@ -256,7 +269,7 @@ export class ConsoleService {
     return { skipped: await this.deliveries.skip(id, readTenant(access, undefined)) };
   }
 
-  private async activityList({ query, access }: ConsoleCall): Promise<ActivityList> {
+  async activityList({ query, access }: ConsoleCall) {
     const { tenant, after, limit, ...filter } = readQuery(query, [
       'tenant',
       'action',
@@ -273,11 +286,10 @@ export class ConsoleService {
     const items = found.slice(0, page.limit);
     const isConsole = access.kind === 'console';
     const { at, id } = items.at(-1) ?? {};
+    const isLast = found.length === items.length;
     return {
       items: items.map((entry) => activityRow(entry, isConsole)),
-      ...(found.length > items.length && {
-        next: Buffer.from(JSON.stringify([at, id])).toString('base64url'),
-      }),
+      next: isLast ? undefined : Buffer.from(JSON.stringify([at, id])).toString('base64url'),
     };
   }
 

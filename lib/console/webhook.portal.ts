@@ -9,7 +9,7 @@ import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
-import type { ConsoleCapability, ConsoleSession } from './console-api.js';
+import type { ConsoleCapability } from './console-api.js';
 import {
   CAPABILITIES,
   CONSOLE_OPTIONS,
@@ -34,15 +34,11 @@ export interface PortalLink {
   readonly language?: string | undefined;
 }
 
-/** What a link and a session carry for the page. */
-type PortalLook = Pick<ConsoleSession, 'displayName' | 'returnUrl'> & {
-  readonly language?: string;
-};
-
 /** Who a portal session belongs to. */
-export interface PortalGrant extends PortalLook {
+export interface PortalGrant extends Pick<PortalLink, 'displayName' | 'language'> {
   readonly tenant: string;
   readonly capabilities: readonly ConsoleCapability[];
+  readonly returnUrl?: string | undefined;
   readonly expiresAt: Date;
   /** Of the session. */
   readonly id: string;

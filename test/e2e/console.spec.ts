@@ -220,7 +220,16 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await json(`/deliveries/${dead}`)).toMatchObject({
       status: 'dead',
       failureReason: 'http_500',
-      attempts: [{ attempt: 1, statusCode: 500, failureReason: 'http_500' }],
+      // Its query may hold a credential.
+      url: 'https://192.0.2.1/hooks',
+      attempts: [
+        {
+          attempt: 1,
+          statusCode: 500,
+          failureReason: 'http_500',
+          token: { alg: 'HS256', event: 'order.paid', jti: expect.any(String) },
+        },
+      ],
     });
     expect(await json('/deliveries')).toMatchObject({ timeToDelivery: { count: 1 } });
     expect(await json('/overview')).toMatchObject({
@@ -662,10 +671,11 @@ describe.each(adapters)('the console on %s', (_, create) => {
       headers: { 'X-Api-Key': 'hidden' },
       retry: { attempts: 3 },
     });
+    const limits = { concurrency: 2, rateLimit: { perSecond: 5, burst: 10 } };
     const path = `${API}/endpoints/shop`;
     const patched = await call(origin, 'PATCH', path, { filter });
     const wrong = await call(origin, 'PATCH', path, { filter: { data: { total: { $huh: 1 } } } });
-    const change = { filter: null, onDead: 'block', retry: { attempts: 4 } };
+    const change = { filter: null, onDead: 'block', retry: { attempts: 4 }, ...limits };
     const removed = await call(origin, 'PATCH', path, change);
     await call(origin, 'POST', `${path}/rotate-key`, { overlap: '1h' });
     const rotating = (await json<{ keys: object[] }>('/endpoints/shop')).keys;
@@ -678,13 +688,53 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(patched.text).not.toContain('hidden');
     expect([wrong.status, wrong.json?.['code']]).toEqual([400, 'invalid_option']);
     expect(removed.json).not.toHaveProperty('settings.filter');
-    expect(removed.json).toMatchObject({ settings: { onDead: 'block', retry: { attempts: 4 } } });
+    expect(removed.json).toMatchObject({
+      settings: { onDead: 'block', retry: { attempts: 4 }, ...limits },
+    });
     expect(rotating).toMatchObject([{ state: 'signing' }, { state: 'next' }]);
     expect(rotated.at(-1)).toMatchObject({ state: 'signing' });
     await started.publish('order.created', {}, 'acme');
     expect(await json('/formats?tenant=acme')).toMatchObject({
       items: [{ id: 'acme', profile: expect.anything(), acknowledged: { at: expect.any(String) } }],
     });
+  });
+
+  it('sets and removes the credentials of an endpoint, and shows their kinds only', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const { origin, app, transport, logger } = started;
+    await app.get(WebhookEndpoints).create({ id: 'shop', url: 'https://192.0.2.9/in' });
+    const path = `${API}/endpoints/shop`;
+    const credentials = { headers: { 'X-Api-Key': 'a-secret-key' } };
+    const set = await call(origin, 'PATCH', path, { credentials });
+    await started.publish('order.created', {});
+    const kept = await call(origin, 'PATCH', path, { description: 'Shop' });
+    const removed = await call(origin, 'PATCH', path, { credentials: null });
+    const bad = await call(origin, 'PATCH', path, { credentials: { oauth2: { clientId: 'x' } } });
+
+    expect([set.json, kept.json]).toMatchObject([
+      { credentials: ['headers'] },
+      { credentials: ['headers'] },
+    ]);
+    expect(JSON.stringify(transport.requests.map(({ headers }) => headers))).toContain(
+      'a-secret-key',
+    );
+    expect(removed.json).not.toHaveProperty('credentials');
+    expect([bad.status, bad.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(JSON.stringify([set, kept, removed, bad, logger])).not.toContain('a-secret-key');
+  });
+
+  it('leaves credentials to those who may manage secrets', async () => {
+    const capabilities = ['view', 'manage-endpoints'] as const;
+    started = await startConsole(create(), { capabilities });
+    await started.app
+      .get(WebhookEndpoints)
+      .create({ id: 'shop', url: 'https://192.0.2.9/in', credentials: { headers: { a: 'b' } } });
+    const refused = await call(started.origin, 'PATCH', `${API}/endpoints/shop`, {
+      credentials: null,
+    });
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, 'missing_capability']);
+    expect(await json('/endpoints/shop')).toMatchObject({ credentials: ['headers'] });
   });
 
   it('lists the keys that missed deliveries block, and skips one of them', async () => {

@@ -568,6 +568,21 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
 
       expect([endpoint.tenant, stored.tenant]).toEqual(['acme', 'acme']);
     });
+
+    it('sets the limits and the credentials of its endpoints, and not how often they are tried', async () => {
+      const { id } = await own.app
+        .get(WebhookEndpoints)
+        .create({ tenant: 'acme', url: 'https://192.0.2.8/in' })
+        .then(({ endpoint }) => endpoint);
+      const limits = { concurrency: 1, rateLimit: { perSecond: 0.5 } };
+      const credentials = { headers: { 'X-Api-Key': 'a-secret-key' } };
+      const set = await ask('PATCH', `/endpoints/${id}`, { ...limits, credentials });
+      const refused = await ask('PATCH', `/endpoints/${id}`, { retry: { attempts: 50 } });
+
+      expect(set.json).toMatchObject({ settings: limits, credentials: ['headers'] });
+      expect(set.text).not.toContain('a-secret-key');
+      expect([refused.status, refused.json?.['code']]).toEqual([400, 'invalid_option']);
+    });
   });
 });
 

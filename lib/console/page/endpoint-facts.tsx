@@ -55,6 +55,10 @@ export function EndpointFacts({
           .filter(([name]) => name !== 'profile')
           .map(([name, value]) => [settingName(name), settingText(name, value)] as const),
         [
+          TEXT.credentials,
+          endpoint.credentials?.map((kind) => TEXT.credentialKinds[kind]).join(', '),
+        ],
+        [
           TEXT.disabled,
           disabled && (
             <>
@@ -94,5 +98,6 @@ function settingName(name: string): string {
 function settingText(name: string, value: unknown): string {
   if (name === 'onDead') return TEXT.onDead[value as 'skip' | 'block'];
   if (name === 'timeout') return duration(Number(value));
+  if (name === 'rateLimit') return TEXT.rateLimitOf(value as { perSecond: number; burst?: number });
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

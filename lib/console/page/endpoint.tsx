@@ -187,21 +187,12 @@ function EndpointActions({
           endpoint={endpoint}
           session={session}
           onClose={() => setIsEditing(false)}
-          onSave={async ({
-            description = null,
-            filter = null,
-            onDead = null,
-            retry,
-            ...values
-          }) => {
-            await act('PATCH', path, {
-              ...values,
-              description,
-              filter,
-              onDead,
-              // Operators set it.
-              ...(session.kind === 'console' && { retry: retry ?? null }),
-            });
+          onSave={async ({ id: _id, tenant: _tenant, ...values }) => {
+            const { description = null, filter = null, onDead = null } = values;
+            const { concurrency = null, rateLimit = null, retry = null } = values;
+            const patch = { ...values, description, filter, onDead, concurrency, rateLimit };
+            // Operators set it.
+            await act('PATCH', path, session.kind === 'console' ? { ...patch, retry } : patch);
             onChange();
           }}
         />
