@@ -106,7 +106,7 @@ export interface DeliveryStanding {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** Milliseconds by which the oldest pending delivery is overdue; 0 if none is. */
+  /** Milliseconds by which the oldest pending delivery is overdue, of those that wait for no other one of their key; 0 if none is. */
   readonly lag: number;
 }
 

@@ -397,7 +397,7 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
         : '';
     const parts = [
       `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
-    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
+    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
   FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
     ];
     if (isCounted) {
@@ -554,8 +554,13 @@ function skew(nowParameter: string, ownParameter: string): string {
 }
 
 /** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
+const KEY_CONDITIONS = {
+  waiting: `status = 'pending' AND holds_key AND held`,
+  blocking: `status = 'dead' AND holds_key`,
+} as const;
+
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, receiver, eventId, event, status, since, until } = filter;
+  const { tenant, endpointId, receiver, eventId, event, status, keyState, since, until } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
@@ -568,6 +573,7 @@ function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   return [
     'queue = $1::text',
     ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
+    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
     ...asked
       .filter(([value]) => value !== undefined)
       .map(([value, condition]) => condition(`$${values.push(value)}`)),
