@@ -62,6 +62,9 @@ import type { ConsoleService } from './console.service.js';
  * | `GET api/endpoints/:id/blocked-keys` | `view` | {@link BlockedKeyList} |
  * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
  * | `GET api/formats` {@link EndpointQuery} | `view` | {@link FormatList} |
+ * | `GET api/endpoints/:id/format` | `view` | {@link EndpointFormatRow} |
+ * | `POST api/tenants/:id/link` {@link LinkRequest} | `share` and what the link grants, console only | {@link LinkAnswer} |
+ * | `POST api/tenants/:id/erase` {@link EraseRequest} | `erase`, console only | {@link EraseAnswer} |
  * | `GET api/event-types` | `view` | {@link EventTypeList} |
  * | `GET api/inbox` {@link InboxQuery} | `view`, console only | {@link InboxList} |
  * | `GET api/inbox/:id` | `view`, console only | {@link InboxDetails} |
@@ -95,9 +98,12 @@ interface PageQuery {
   readonly limit?: string;
 }
 
-/** What a session may do. */
-export type ConsoleCapability =
+/** What a session of the portal may do. */
+export type PortalCapability =
   'view' | 'view-payload' | 'redeliver' | 'manage-endpoints' | 'manage-secrets';
+
+/** What a session may do. */
+export type ConsoleCapability = PortalCapability | 'share' | 'erase';
 
 /** Body of an error. */
 export interface ConsoleProblem {
@@ -279,7 +285,10 @@ export type EndpointHealth = EndpointRow['health'];
 /** Answer of `GET api/formats`: how requests to endpoints are signed, and how the last one was that this process saw acknowledged. */
 export type FormatList = AnswerOf<ConsoleEndpoints['formats']>;
 
-/** Answer of `GET api/endpoints/:id/blocked-keys`: keys whose later deliveries wait for a missed one. At most 500 missed deliveries are searched. */
+/** Answer of `GET api/endpoints/:id/format`. */
+export type EndpointFormatRow = FormatList['items'][number];
+
+/** Answer of `GET api/endpoints/:id/blocked-keys`: keys whose later deliveries wait for a missed one, at most 500. */
 export type BlockedKeyList = AnswerOf<ConsoleEndpoints['blockedKeys']>;
 
 /** Answer of `GET api/endpoints`, ordered by id. */
@@ -404,6 +413,36 @@ export interface RecoveryAnswer {
 /** Missed deliveries of an endpoint that are sent again in the background, also while no page is open. */
 export type RecoveryRow = ReturnType<typeof recoveryRow>;
 
+// Tenants
+
+/** Body of `POST api/tenants/:id/link`. */
+export interface LinkRequest {
+  /** What the partner may do, of what the operator may do; default `['view']`. */
+  readonly capabilities?: readonly PortalCapability[];
+  /** How long the link can be opened, such as `'1h'`; default `'15m'`, at most `'24h'`. */
+  readonly expiresIn?: number | string;
+}
+
+/** Answer of `POST api/tenants/:id/link`: a link to the portal, which is a credential. */
+export interface LinkAnswer {
+  readonly url: string;
+}
+
+/** Body of `POST api/tenants/:id/erase`. */
+export interface EraseRequest {
+  /** Required. `true` counts what would be deleted. */
+  readonly dryRun: boolean;
+}
+
+/** Answer of `POST api/tenants/:id/erase`: the endpoints of the tenant, and its deliveries in any state with payloads and attempts. */
+export interface EraseAnswer {
+  readonly dryRun: boolean;
+  readonly endpoints: number;
+  readonly deliveries: number;
+  /** Whether nothing is left. If not, deliveries are being attempted: call it again. */
+  readonly isComplete: boolean;
+}
+
 // Activity and live updates
 
 /** Query of `GET api/activity`. Members that are left out match everything. */
@@ -435,7 +474,9 @@ export type ConsoleAction =
   | 'endpoint.recover'
   | 'endpoint.failing'
   | 'queue.lagging'
-  | 'session.start';
+  | 'session.start'
+  | 'tenant.erase'
+  | 'tenant.link';
 
 /** Answer of `GET api/activity`, newest first. */
 export type ActivityList = AnswerOf<ConsoleService['activityList']>;

@@ -19,6 +19,8 @@ import { isIdentifier } from '../token/identifier.js';
 import type {
   DeliveryQuery,
   EndpointPatch,
+  EraseRequest,
+  LinkRequest,
   NewEndpointRequest,
   RecoveryRequest,
   RedeliverRequest,
@@ -28,6 +30,7 @@ import type {
 } from './console-api.js';
 import type { WebhookEndpointFilter } from '../endpoints/endpoint-filter.js';
 import type { EndpointRateLimit } from '../sending/endpoint-settings.js';
+import { PORTAL_CAPABILITIES } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
@@ -35,6 +38,7 @@ import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics
 /** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
 interface DeliveryFilterInput {
   status?: 'pending' | 'delivered' | 'dead';
+  keyState?: 'waiting' | 'blocking';
   endpointId?: string;
   event?: string;
   eventId?: string;
@@ -121,6 +125,7 @@ export function readTenant(
 /** @throws {@link ConsoleError} `invalid_option` */
 export function readDeliveryFilter({
   status,
+  keyState,
   endpoint,
   event,
   eventId,
@@ -129,6 +134,7 @@ export function readDeliveryFilter({
 }: Omit<DeliveryQuery, 'tenant'>): Omit<DeliveryFilterInput, 'tenant'> {
   return {
     ...(status !== undefined && { status }),
+    ...(keyState !== undefined && { keyState }),
     ...(endpoint !== undefined && { endpointId: endpoint }),
     ...(event !== undefined && { event }),
     ...(eventId !== undefined && { eventId }),
@@ -204,6 +210,7 @@ export const REDELIVER = object<RedeliverRequest>()(
       object<NonNullable<RedeliverRequest['filter']>>()(
         {
           status: optional(text()) as Rule<DeliveryQuery['status']>,
+          keyState: optional(text()) as Rule<DeliveryQuery['keyState']>,
           endpoint: filled,
           event: filled,
           eventId: filled,
@@ -280,6 +287,21 @@ export const ROTATION = object<RotateKeyRequest>()(
 /** Body of `POST api/endpoints/:id/test`. */
 export const TEST_EVENT = object<TestEventRequest>()(
   { event: optional(STRING) },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/tenants/:id/link`. */
+export const TENANT_LINK = object<LinkRequest>()(
+  {
+    capabilities: optional(PORTAL_CAPABILITIES),
+    expiresIn: optional(duration({ min: '1s', max: '24h' })),
+  },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/tenants/:id/erase`. */
+export const ERASE = object<EraseRequest>()(
+  { dryRun: required(flag, 'is required') },
   { form: 'a JSON object' },
 );
 

@@ -34,8 +34,8 @@ import { endpointRow, shownUrl } from './console-views.js';
 
 /** Endpoints with missed or waiting deliveries whose health is read for the overview. */
 const MAX_CHECKED = 40;
-/** Missed deliveries that are searched for blocked keys. */
-const MAX_SEARCHED = 500;
+/** Blocked keys of one answer. */
+const MAX_BLOCKED = 500;
 /** Endpoints of the overview. */
 const MAX_ATTENTION = 20;
 /** Endpoints whose deliveries are read at the same time. */
@@ -50,6 +50,9 @@ export class ConsoleEndpoints {
     read('endpoints', (call) => this.endpointList(call)),
     read('endpoints/:id', ({ id, access }) => this.endpoint(id, access)),
     read('endpoints/:id/blocked-keys', (call) => this.blockedKeys(call)),
+    read('endpoints/:id/format', async ({ id, access }) =>
+      this.endpoints.format(id, scopeOf(access)),
+    ),
     read('formats', (call) => this.formats(call)),
     {
       ...act('POST', 'endpoints', ['manage-endpoints', 'manage-secrets'], (call) =>
@@ -114,13 +117,12 @@ export class ConsoleEndpoints {
   async blockedKeys({ id, access, query }: ConsoleCall) {
     readQuery(query, []);
     const { tenant } = await this.endpoints.get(id, scopeOf(access));
-    const filter = { endpointId: id, status: 'dead' as const };
-    const options = { ...readTenant(access, tenant), limit: MAX_SEARCHED };
+    const filter = { endpointId: id, keyState: 'blocking' as const };
+    const options = { ...readTenant(access, tenant), limit: MAX_BLOCKED };
     const { deliveries } = await this.deliveries.list(filter, options);
-    const items = deliveries.flatMap(({ id: deliveryId, orderingKey, keyState, ...delivery }) => {
-      if (keyState !== 'blocking' || orderingKey === undefined) return [];
-      const { event, updatedAt: since, failureReason } = delivery;
-      return [{ orderingKey, deliveryId, event, since, failureReason }];
+    const items = deliveries.map(({ id: deliveryId, orderingKey, updatedAt, ...delivery }) => {
+      const { event, failureReason } = delivery;
+      return { orderingKey: orderingKey!, deliveryId, event, since: updatedAt, failureReason };
     });
     return { items };
   }
@@ -182,6 +184,18 @@ export class ConsoleEndpoints {
   /** As the API shows it; `undefined` if it does not exist. */
   async find(id: string, access: ConsoleAccess) {
     return ifKnown(this.endpoint(id, access));
+  }
+
+  /** The ids of the managed endpoints of a tenant. */
+  async ofTenant(tenant: string): Promise<string[]> {
+    const ids: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await this.endpoints.list({ tenant, after, limit: 1_000 });
+      ids.push(...page.endpoints.filter(({ source }) => source === 'store').map(({ id }) => id));
+      after = page.next;
+    } while (after !== undefined);
+    return ids;
   }
 
   /** The URL of an endpoint as the API shows it; `undefined` if it does not exist. */

@@ -11,6 +11,9 @@ import type {
   ConsolePayload,
   ConsoleStats,
   DeliveryQuery,
+  EraseAnswer,
+  EraseRequest,
+  LinkAnswer,
   RedeliverAnswer,
   RedeliverRequest,
   SkipAnswer,
@@ -18,6 +21,7 @@ import type {
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import {
+  ERASE,
   invalid,
   readBody,
   readDeliveryFilter,
@@ -26,6 +30,7 @@ import {
   readRange,
   readTenant,
   REDELIVER,
+  TENANT_LINK,
 } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
@@ -35,10 +40,11 @@ import {
   type ConsoleRoute,
   isMissingPart,
   optional,
+  ownOnly,
   PAGE_QUERY,
   read,
 } from './console-route.js';
-import type { ActionFacts, ConsoleAccess } from './console-session.js';
+import { type ActionFacts, type ConsoleAccess, requireCapabilities } from './console-session.js';
 import {
   activityRow,
   countsOf,
@@ -49,9 +55,11 @@ import {
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
+import { WebhookPortal } from './webhook.portal.js';
 
 const DELIVERY_QUERY = [
   'status',
+  'keyState',
   'endpoint',
   'event',
   'eventId',
@@ -75,6 +83,7 @@ export class ConsoleService {
     private readonly clock: WebhookClock,
     private readonly endpointCalls: ConsoleEndpoints,
     private readonly log: ActivityLog,
+    private readonly portal: WebhookPortal,
     inboxCalls: ConsoleInbox,
     recovery: ConsoleRecovery,
   ) {
@@ -101,6 +110,14 @@ export class ConsoleService {
         owner: (call) => this.ownerOf(call.id),
         action: ({ id }) => ({ action: 'delivery.skip', target: id }),
       },
+      ownOnly({
+        ...act('POST', 'tenants/:id/link', ['share'], (call) => this.linkTo(call)),
+        action: ({ id }) => ({ action: 'tenant.link', tenant: id }),
+      }),
+      ownOnly({
+        ...act('POST', 'tenants/:id/erase', ['erase'], (call) => this.erase(call)),
+        action: ({ id, body }, answer) => eraseFacts(id, body as EraseRequest, answer),
+      }),
       read('activity', (call) => this.activityList(call)),
       read('changes', (call) => this.changes(call)),
       ...endpointCalls.routes,
@@ -138,6 +155,8 @@ export class ConsoleService {
         deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
         /** The application has defined its events. */
         eventTypes: (await optional(async () => this.endpoints.definedEvents())) !== undefined,
+        /** Links to the portal can be made. */
+        portal: isConsole && this.options.portal !== undefined,
         inbox: isConsole && this.inbox.features.inbox,
         /** A receiver acknowledges before it handles. */
         deadLetters: isConsole && this.inbox.features.deadLetters,
@@ -269,6 +288,30 @@ export class ConsoleService {
     return { skipped: await this.deliveries.skip(id, readTenant(access, undefined)) };
   }
 
+  private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
+    const { capabilities = ['view'], expiresIn } = readBody(body, TENANT_LINK);
+    // Nobody passes on more than it may do.
+    requireCapabilities(access, capabilities);
+    if (this.options.portal === undefined) {
+      throw new ConsoleError('unavailable', 'There is no portal: set the option "portal".');
+    }
+    return { url: this.portal.link({ tenant, capabilities, expiresIn }).href };
+  }
+
+  /** Endpoints first, so that nothing new is recorded. */
+  private async erase({ id: tenant, body }: ConsoleCall): Promise<EraseAnswer> {
+    const { dryRun } = readBody(body, ERASE);
+    const endpoints = await this.endpointCalls.ofTenant(tenant);
+    if (dryRun) {
+      const { pending, delivered, dead } = await this.deliveries.stats({}, { tenant });
+      const deliveries = pending + delivered + dead;
+      return { dryRun, endpoints: endpoints.length, deliveries, isComplete: false };
+    }
+    for (const id of endpoints) await this.endpoints.delete(id, { tenant });
+    const { erased: deliveries, isComplete } = await this.deliveries.erase({ tenant });
+    return { dryRun, endpoints: endpoints.length, deliveries, isComplete };
+  }
+
   async activityList({ query, access }: ConsoleCall) {
     const { tenant, after, limit, ...filter } = readQuery(query, [
       'tenant',
@@ -332,6 +375,12 @@ async function exists(read: () => Promise<unknown>): Promise<boolean> {
   } catch (error) {
     return !isMissingPart(error);
   }
+}
+
+function eraseFacts(tenant: string, body: EraseRequest, answer: unknown): ActionFacts | undefined {
+  if (body?.dryRun) return undefined;
+  const { deliveries = 0 } = (answer as EraseAnswer | undefined) ?? {};
+  return { action: 'tenant.erase', tenant, count: deliveries };
 }
 
 function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | undefined {

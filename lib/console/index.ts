@@ -11,6 +11,6 @@ export type {
 export type { WebhookAlert, WebhookAlertOptions } from './webhook-alert.interface.js';
 export { WebhookPortal } from './webhook.portal.js';
 export type { PortalLink } from './webhook.portal.js';
-export type { ConsoleCapability } from './console-api.js';
+export type { ConsoleCapability, PortalCapability } from './console-api.js';
 /** The requests and answers of the JSON API. */
 export type * as ConsoleApi from './console-api.js';

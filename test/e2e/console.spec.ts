@@ -28,7 +28,7 @@ import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
-import { head, send } from '../fixtures/http-client.js';
+import { type Answer, head, send } from '../fixtures/http-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
 import { until } from '../postgres/database.js';
 
@@ -694,6 +694,10 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(rotating).toMatchObject([{ state: 'signing' }, { state: 'next' }]);
     expect(rotated.at(-1)).toMatchObject({ state: 'signing' });
     await started.publish('order.created', {}, 'acme');
+    expect(await json('/endpoints/acme/format')).toMatchObject({
+      id: 'acme',
+      acknowledged: { at: expect.any(String) },
+    });
     expect(await json('/formats?tenant=acme')).toMatchObject({
       items: [{ id: 'acme', profile: expect.anything(), acknowledged: { at: expect.any(String) } }],
     });
@@ -715,9 +719,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
       { credentials: ['headers'] },
       { credentials: ['headers'] },
     ]);
-    expect(JSON.stringify(transport.requests.map(({ headers }) => headers))).toContain(
-      'a-secret-key',
-    );
+    expect(JSON.stringify(transport.sent.map(({ headers }) => headers))).toContain('a-secret-key');
     expect(removed.json).not.toHaveProperty('credentials');
     expect([bad.status, bad.json?.['code']]).toEqual([400, 'invalid_option']);
     expect(JSON.stringify([set, kept, removed, bad, logger])).not.toContain('a-secret-key');
@@ -737,32 +739,86 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await json('/endpoints/shop')).toMatchObject({ credentials: ['headers'] });
   });
 
+  it('erases the endpoints and deliveries of a tenant after a dry run, and records who did it', async () => {
+    const capabilities = ['view', 'erase'] as const;
+    started = await startConsole(create(), { capabilities, actor: () => 'ada' });
+    const { origin, app } = started;
+    await app.get(WebhookEndpoints).create({ tenant: 'leaving', url: 'https://192.0.2.9/in' });
+    await started.publish('order.created', {}, 'leaving');
+    await started.publish('order.created', {}, 'acme');
+    const erase = async (dryRun?: boolean): Promise<Answer> =>
+      call(origin, 'POST', `${API}/tenants/leaving/erase`, { dryRun });
+    const unclear = await erase();
+    const preview = await erase(true);
+    const before = await json<Listed>('/deliveries?tenant=leaving');
+    const erased = await erase(false);
+
+    expect([unclear.status, unclear.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(preview.json).toMatchObject({ dryRun: true, endpoints: 1, deliveries: 1 });
+    expect(before.items).toHaveLength(1);
+    expect(erased.json).toEqual({ dryRun: false, endpoints: 1, deliveries: 1, isComplete: true });
+    expect(await json('/deliveries?tenant=leaving')).toMatchObject({ items: [] });
+    expect(await json('/endpoints?tenant=leaving')).toMatchObject({ items: [] });
+    expect((await json<Listed>('/deliveries?tenant=acme')).items).toHaveLength(1);
+    expect(await json('/activity')).toMatchObject({
+      items: [
+        { action: 'tenant.erase', actor: 'ada', tenant: 'leaving', count: 1, outcome: 'done' },
+        { action: 'tenant.erase', outcome: 'failed', code: 'invalid_option' },
+      ],
+    });
+  });
+
+  it('erases nothing without the capability', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await started.publish('order.created', {}, 'acme');
+    const path = `${API}/tenants/acme/erase`;
+    const refused = await call(started.origin, 'POST', path, { dryRun: false });
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, 'missing_capability']);
+    expect((await json<Listed>('/deliveries?tenant=acme')).items).toHaveLength(1);
+  });
+
   it('lists the keys that missed deliveries block, and skips one of them', async () => {
+    const clock = new TestClock();
+    let status = 500;
     started = await startConsole(
       create(),
       { capabilities: ALL_CAPABILITIES },
       {
-        status: () => 500,
+        clock,
+        status: () => status,
         publisher: {
           endpoints: [{ id: 'crm', url: 'https://192.0.2.1/hooks', onDead: 'block' }],
         },
       },
     );
     const { origin, app } = started;
-    const { deliveries } = await app
-      .get(WebhookPublisher)
-      .publish('stock.changed', {}, { orderingKey: 'sku-1' });
-    const { id } = deliveries[0]!;
+    const publish = async (): Promise<string> => {
+      const publisher = app.get(WebhookPublisher);
+      const { deliveries } = await publisher.publish('stock.changed', {}, { orderingKey: 'sku-1' });
+      return deliveries[0]!.id;
+    };
+    const id = await publish();
     await until(
       async () => (await json<{ status: string }>(`/deliveries/${id}`)).status === 'dead',
     );
+    const next = await publish();
+    await clock.advance(3_600_000);
+    const overview = await json('/overview');
+    const ofState = async (state: string): Promise<unknown[]> =>
+      (await json<Listed>(`/deliveries?keyState=${state}`)).items.map((one) => one.id);
+    const held = [await ofState('waiting'), await ofState('blocking')];
     const blocked = await json('/endpoints/crm/blocked-keys');
+    status = 200;
     const skipped = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
     const again = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
 
     expect(blocked).toMatchObject({
       items: [{ orderingKey: 'sku-1', deliveryId: id, failureReason: 'http_500' }],
     });
+    // What waits for a missed delivery is not late.
+    expect(overview).toMatchObject({ deliveries: { pending: 1, dead: 1, lag: 0 } });
+    expect(held).toEqual([[next], [id]]);
     expect([skipped.json, again.json]).toEqual([{ skipped: true }, { skipped: false }]);
     expect(await json('/endpoints/crm/blocked-keys')).toEqual({ items: [] });
     expect((await json<Listed>('/activity')).items).toMatchObject([

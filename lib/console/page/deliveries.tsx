@@ -4,6 +4,7 @@ import type {
   DeliveryList,
   DeliveryRow,
   DeliveryStatus,
+  EraseAnswer,
   RedeliverAnswer,
   RedeliverRequest,
 } from '../console-api.js';
@@ -86,6 +87,9 @@ export function Deliveries({
                   }}
                 />
               )}
+              {session.capabilities.includes('erase') && query['tenant'] !== undefined && (
+                <Erase tenant={query['tenant']} onDone={loaded.reload} />
+              )}
               {timing !== undefined && (
                 <small class="timing">
                   {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}
@@ -136,6 +140,7 @@ function filtersOf(items: readonly DeliveryRow[], isPortal: boolean): Filter[] {
       label: TEXT.tenant,
       suggestions: items.map(({ tenant }) => tenant),
     },
+    { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
     { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
   ];
   return filters.filter((filter) => filter !== false);
@@ -189,6 +194,29 @@ function SendAgain({
       )}
       <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
     </>
+  );
+}
+
+/** Deletes the endpoints and the deliveries of a tenant. */
+function Erase({ tenant, onDone }: { tenant: string; onDone: () => void }): JSX.Element {
+  const erase = async (dryRun: boolean): Promise<EraseAnswer> =>
+    act('POST', `tenants/${encodeURIComponent(tenant)}/erase`, { dryRun });
+  return (
+    <Action
+      kind="danger"
+      label={TEXT.erase(tenant)}
+      ask={async () => {
+        const { endpoints, deliveries } = await erase(true);
+        if (endpoints + deliveries === 0) return TEXT.eraseNothing;
+        const text = TEXT.eraseAsk(tenant, endpoints, deliveries);
+        return { title: TEXT.erase(tenant), text, verb: TEXT.eraseVerb, word: tenant };
+      }}
+      run={async () => {
+        const { endpoints, deliveries, isComplete } = await erase(false);
+        onDone();
+        return isComplete ? TEXT.erased(endpoints, deliveries) : TEXT.erasedPartly;
+      }}
+    />
   );
 }
 

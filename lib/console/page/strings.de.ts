@@ -183,6 +183,14 @@ export const GERMAN: Messages = {
     claims: 'Claims des Tokens',
     copyCurl: 'Als curl kopieren',
     retryNow: 'Jetzt wiederholen',
+    erase: (tenant) => `Alle Daten von ${tenant} löschen …`,
+    eraseVerb: 'Endgültig löschen',
+    eraseNothing: 'Es gibt nichts zu löschen.',
+    eraseAsk: (tenant, endpoints, count) =>
+      `Endgültig gelöscht werden ${number(endpoints)} ${endpoints === 1 ? 'Endpunkt' : 'Endpunkte'} und ${deliveries(count)} mit Inhalten und Versuchen. Was wartet, wird nicht mehr gesendet. Geben Sie zur Bestätigung ${tenant} ein.`,
+    erased: (endpoints, count) =>
+      `Gelöscht: ${number(endpoints)} ${endpoints === 1 ? 'Endpunkt' : 'Endpunkte'}, ${deliveries(count)}.`,
+    erasedPartly: 'Einige Zustellungen laufen gerade: löschen Sie in einer Minute noch einmal.',
     redeliver: 'Erneut senden',
     redeliverSelected: 'Ausgewählte erneut senden',
     redeliverAll: (status) =>
@@ -390,6 +398,19 @@ export const GERMAN: Messages = {
       'Ein neues Geheimnis wird erzeugt. Der Empfänger muss es annehmen, bevor das alte endet.',
     overlap: 'Den alten Schlüssel behalten',
     overlaps: { '24h': '24 Stunden', '1h': '1 Stunde', '0s': 'gar nicht: er ist bekannt geworden' },
+    share: 'Portal-Link',
+    shareAsk: (tenant) => `Wer den Link hat, sieht die Webhooks von ${tenant}.`,
+    shareVerb: 'Link erstellen',
+    shareFor: 'Er kann geöffnet werden für',
+    shareTimes: { '15m': '15 Minuten', '1h': '1 Stunde', '24h': '24 Stunden' },
+    shareMay: 'Außer ansehen darf der Partner',
+    shareCapabilities: {
+      'view-payload': 'Inhalte ansehen',
+      redeliver: 'erneut senden',
+      'manage-endpoints': 'Endpunkte verwalten',
+      'manage-secrets': 'Schlüssel wechseln und Zugangsdaten setzen',
+    },
+    shareNote: 'Senden Sie ihn nur dem Partner: er ist ein Zugang.',
     remove: 'Löschen',
     removeTitle: 'Endpunkt löschen',
     removeAsk: (id) =>
@@ -526,6 +547,8 @@ export const GERMAN: Messages = {
       'endpoint.failing': 'Endpunkt gestört',
       'queue.lagging': 'Zustellungen verspätet',
       'session.start': 'Angemeldet',
+      'tenant.erase': 'Mandant gelöscht',
+      'tenant.link': 'Portal-Link erstellt',
     },
   },
 };

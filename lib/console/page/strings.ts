@@ -177,6 +177,14 @@ export const STRINGS = {
     claims: 'Claims of its token',
     copyCurl: 'Copy as curl',
     retryNow: 'Retry now',
+    erase: (tenant: string) => `Erase all data of ${tenant} …`,
+    eraseVerb: 'Erase for good',
+    eraseNothing: 'There is nothing to erase.',
+    eraseAsk: (tenant: string, endpoints: number, count: number) =>
+      `Deleted for good: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, and ${deliveries(count)} with payloads and attempts. What waits is not sent any more. Type ${tenant} to confirm.`,
+    erased: (endpoints: number, count: number) =>
+      `Erased: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, ${deliveries(count)}.`,
+    erasedPartly: 'Some deliveries are being attempted: erase again in a minute.',
     redeliver: 'Send again',
     redeliverSelected: 'Send selected again',
     redeliverAll: (status: 'dead' | 'delivered'): string =>
@@ -373,6 +381,19 @@ export const STRINGS = {
     rotateAsk: 'A new secret is made. The receiver must accept it before the old one ends.',
     overlap: 'Keep the old key for',
     overlaps: { '24h': '24 hours', '1h': '1 hour', '0s': 'no time: it leaked' },
+    share: 'Portal link',
+    shareAsk: (tenant: string) => `Whoever has the link sees the webhooks of ${tenant}.`,
+    shareVerb: 'Create link',
+    shareFor: 'It can be opened for',
+    shareTimes: { '15m': '15 minutes', '1h': '1 hour', '24h': '24 hours' },
+    shareMay: 'Besides viewing, the partner may',
+    shareCapabilities: {
+      'view-payload': 'see payloads',
+      redeliver: 'send again',
+      'manage-endpoints': 'manage endpoints',
+      'manage-secrets': 'rotate keys and set credentials',
+    },
+    shareNote: 'Send it to the partner only: it is a credential.',
     remove: 'Delete',
     removeTitle: 'Delete endpoint',
     removeAsk: (id: string) =>
@@ -499,6 +520,8 @@ export const STRINGS = {
       'endpoint.failing': 'Endpoint failing',
       'queue.lagging': 'Deliveries late',
       'session.start': 'Signed in',
+      'tenant.erase': 'Tenant erased',
+      'tenant.link': 'Portal link created',
     },
   },
 };
