@@ -258,8 +258,7 @@ function DeliveryTable({
         { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
         {
           name: TEXT.next,
-          cell: ({ nextAttemptAt }) =>
-            nextAttemptAt === undefined ? '' : <Time at={nextAttemptAt} />,
+          cell: (row) => <NextAttempt of={row} />,
         },
       ]}
     />
@@ -273,6 +272,11 @@ export function Reason({ code }: { code: string | undefined }): JSX.Element | nu
 
 export function StatusPill({ of: { status } }: { of: DeliveryRow }): JSX.Element {
   return <Pill tone={TONES[status]}>{STRINGS.status[status]}</Pill>;
+}
+
+/** When it is attempted next; unknown while it waits for another one of its key. */
+export function NextAttempt({ of: { nextAttemptAt, keyState } }: { of: DeliveryRow }) {
+  return nextAttemptAt === undefined || keyState === 'waiting' ? null : <Time at={nextAttemptAt} />;
 }
 
 /** Whether a delivery waits for an earlier one of its key, or holds up later ones. */

@@ -8,7 +8,7 @@ import type {
 import { Action } from './action.js';
 import { ApiError, get } from './api.js';
 import { Content, Copy, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
-import { Destination, KeyPill, Reason, resend, StatusPill } from './deliveries.js';
+import { Destination, KeyPill, NextAttempt, Reason, resend, StatusPill } from './deliveries.js';
 import { duration } from './format.js';
 import { KeyNotice, Skip } from './keys.js';
 import { useLoaded } from './live.js';
@@ -43,9 +43,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             <p class="state">
               <StatusPill of={delivery} /> <KeyPill of={delivery} />{' '}
               <Reason code={delivery.failureReason} />
-              {delivery.nextAttemptAt !== undefined && (
+              {delivery.nextAttemptAt !== undefined && delivery.keyState === undefined && (
                 <span>
-                  {TEXT.next} <Time at={delivery.nextAttemptAt} />
+                  {TEXT.next} <NextAttempt of={delivery} />
                 </span>
               )}
             </p>

@@ -113,24 +113,27 @@ export function EndpointForm({
           <NumberInput name="attempts" min={1} max={100} value={ownRetry?.attempts} />
         </Field>
       )}
-      <Field label={TEXT.concurrency} hint={TEXT.unlimited}>
-        <NumberInput name="concurrency" min={1} max={1_000} value={concurrency} />
-      </Field>
-      <div class="pair">
-        <Field label={TEXT.perSecond} hint={TEXT.unlimited}>
-          <NumberInput
-            name="perSecond"
-            min={0}
-            max={10_000}
-            step="any"
-            value={rateLimit?.perSecond}
-          />
+      <details open={[concurrency, rateLimit, endpoint?.credentials].some(Boolean)}>
+        <summary>{mayManageSecrets ? TEXT.limitsAndCredentials : TEXT.limits}</summary>
+        <Field label={TEXT.concurrency} hint={TEXT.unlimited}>
+          <NumberInput name="concurrency" min={1} max={1_000} value={concurrency} />
         </Field>
-        <Field label={TEXT.burst}>
-          <NumberInput name="burst" min={1} max={10_000} value={rateLimit?.burst} />
-        </Field>
-      </div>
-      {mayManageSecrets && <Credentials set={endpoint?.credentials} />}
+        <div class="pair">
+          <Field label={TEXT.perSecond} hint={TEXT.unlimited}>
+            <NumberInput
+              name="perSecond"
+              min={0}
+              max={10_000}
+              step="any"
+              value={rateLimit?.perSecond}
+            />
+          </Field>
+          <Field label={TEXT.burst}>
+            <NumberInput name="burst" min={1} max={10_000} value={rateLimit?.burst} />
+          </Field>
+        </div>
+        {mayManageSecrets && <Credentials set={endpoint?.credentials} />}
+      </details>
     </FormDialog>
   );
 }

@@ -294,6 +294,8 @@ export const GERMAN: Messages = {
       skip: 'Spätere ihres Schlüssels werden gesendet',
       block: 'Spätere ihres Schlüssels warten',
     },
+    limits: 'Grenzen',
+    limitsAndCredentials: 'Grenzen und Zugangsdaten',
     concurrency: 'Gleichzeitige Versuche',
     perSecond: 'Versuche je Sekunde',
     burst: 'Auf einmal nach einer Pause',

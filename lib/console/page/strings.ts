@@ -282,6 +282,8 @@ export const STRINGS = {
       skip: 'Later ones of its key are sent',
       block: 'Later ones of its key wait',
     },
+    limits: 'Limits',
+    limitsAndCredentials: 'Limits and credentials',
     concurrency: 'Attempts at the same time',
     perSecond: 'Attempts a second',
     burst: 'At once after a rest',
