@@ -170,7 +170,7 @@ export interface StatsCounts {
   /** Given up. */
   readonly failed: number;
   readonly pending: number;
-  /** Median of the time from the publish to the delivery, over at most 100 delivered deliveries of each step; absent without one. */
+  /** Median of the time from the publish to the delivery, over at most 100 delivered deliveries of each step and 1,200 of all; absent without one. */
   readonly p50Ms?: number;
   /** 95th percentile of the same. */
   readonly p95Ms?: number;
