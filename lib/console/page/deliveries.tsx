@@ -291,7 +291,7 @@ export function Destination({ row: { endpointId, origin } }: { row: DeliveryRow 
   return endpointId === undefined ? (
     <>{origin}</>
   ) : (
-    <a class="plain-link" href={linkTo('endpoints', endpointId)}>
+    <a class="plain-link" href={linkTo('endpoints', endpointId)} title={endpointId}>
       {endpointId}
     </a>
   );

@@ -62,7 +62,7 @@ export function EndpointForm({
           url,
           description,
           events,
-          filter: check.filter as NewEndpointRequest['filter'],
+          filter: check.filter,
           onDead: values['onDead'] as NewEndpointRequest['onDead'],
           retry: Object.values(retry).every((one) => one === undefined) ? undefined : retry,
           concurrency: numberOf(values['concurrency']),
