@@ -101,7 +101,7 @@ it('names the value that a misspelt one probably means', async () => {
   const problems = await problemsOf(() => resolveConsole({ capabilities: ['veiw'] as never }));
 
   expect(problems).toBe(
-    "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
+    "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets', 'share' or 'erase'; did you mean 'view'?",
   );
 });
 
