@@ -149,8 +149,12 @@ export class StoredDeliveries {
       const wanted = Math.min(limit - found.length, LONGEST_PAGE);
       const page = await this.parts.history.list(filter, { limit: wanted, after: next });
       for (const [index, record] of (await this.read(page.ids)).entries()) {
-        if (record !== undefined && matches(record, filter)) found.push(withoutPayload(record));
-        else wrong.push(page.ids[index]!);
+        if (record === undefined || !matches(record, filter)) {
+          wrong.push(page.ids[index]!);
+        } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
+          // The sets do not know the order of keys.
+          found.push(withoutPayload(record));
+        }
       }
       next = page.next;
     } while (next !== undefined && found.length < limit);

@@ -57,6 +57,19 @@ export interface WebhookAttemptView {
   readonly failureReason?: FailureReason;
   /** The first 1024 bytes of the answer's body. The receiver controls it: escape it before you show it. */
   readonly answer?: string;
+  /** What its token said; absent if it was signed with none, or if no request was made. */
+  readonly token?: AttemptToken;
+}
+
+/** The claims and the key of an attempt's token, without the token and its data. */
+export interface AttemptToken {
+  readonly jti: string;
+  readonly txn: string;
+  readonly event: string;
+  readonly issuedAt: Date;
+  readonly expiresAt: Date;
+  readonly alg: string;
+  readonly kid?: string;
 }
 
 /** A delivery with its attempts, oldest first. */
@@ -93,7 +106,7 @@ export interface DeliveryStanding {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** Milliseconds by which the oldest pending delivery is overdue; 0 if none is. */
+  /** Milliseconds by which the oldest pending delivery is overdue, of those that wait for no other one of their key; 0 if none is. */
   readonly lag: number;
 }
 
@@ -140,8 +153,12 @@ export function traceIdOf({ trace }: ListedOutgoing['delivery']): string | undef
   return trace?.traceparent.split('-')[1];
 }
 
-export function attemptViewOf(recorded: DeliveryAttempt): WebhookAttemptView {
-  const { attempt, at, method = 'POST', durationMs, statusCode, reason, answer } = recorded;
+export function attemptViewOf(
+  recorded: DeliveryAttempt,
+  { delivery: { eventId: txn, event } }: ListedOutgoing,
+): WebhookAttemptView {
+  const { attempt, at, method = 'POST', durationMs, statusCode, reason, answer, signed } = recorded;
+  const [jti, issuedAt, expiresAt, alg, kid] = signed ?? [];
   return {
     attempt,
     at: new Date(at),
@@ -150,6 +167,18 @@ export function attemptViewOf(recorded: DeliveryAttempt): WebhookAttemptView {
     durationMs,
     failureReason: reason,
     answer,
+    token:
+      jti === undefined
+        ? undefined
+        : {
+            jti,
+            txn,
+            event,
+            issuedAt: new Date(issuedAt! * 1_000),
+            expiresAt: new Date(expiresAt! * 1_000),
+            alg: alg!,
+            kid,
+          },
   };
 }
 

@@ -9,6 +9,7 @@ import type {
   DeliveryPayload,
   WebhookDelivery,
   DeliveryRun,
+  SignedFacts,
 } from '../queue/webhook-delivery.js';
 import type { DeliveryCounts, ListedDelivery, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
@@ -152,7 +153,7 @@ export function releasedRow(claimed: ClaimedDelivery): OutcomeRow {
 
 function attemptColumns(attempt: DeliveryAttempt | undefined): object {
   if (attempt === undefined) return {};
-  const { answer } = attempt;
+  const { answer, signed } = attempt;
   return {
     attempt: attempt.attempt,
     started: attempt.at,
@@ -161,6 +162,7 @@ function attemptColumns(attempt: DeliveryAttempt | undefined): object {
     status_code: attempt.statusCode,
     failure: attempt.reason,
     answer: answer && storableText(answer),
+    signed: signed && JSON.stringify(signed),
   };
 }
 
@@ -217,6 +219,8 @@ export function attemptOf(row: Row): DeliveryAttempt {
     statusCode: optional(row['status_code']) as number | undefined,
     reason: optional(row['reason']) as DeliveryAttempt['reason'],
     answer: optional(row['answer']) as string | undefined,
+    signed:
+      row['signed'] === null ? undefined : (JSON.parse(row['signed'] as string) as SignedFacts),
   };
 }
 

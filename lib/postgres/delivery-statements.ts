@@ -159,13 +159,13 @@ RETURNING id, seq::text AS seq`;
     this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text, blocks_key boolean, releases boolean)
+    answer text, signed text, blocks_key boolean, releases boolean)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE
   ) AS delivery
 ), made AS (
-  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer)
-  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer
+  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer, signed)
+  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer, signed
   FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
 ), changed AS (
   UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
@@ -196,7 +196,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
     this.find = `SELECT ${COLUMNS}, payload FROM ${this.delivery}
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
     this.attempts = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
-  reason, answer
+  reason, answer, signed
 FROM ${this.attempt} WHERE delivery_seq = (SELECT seq FROM ${this.delivery} WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
     this.redeliver = `WITH chosen AS MATERIALIZED (
@@ -430,7 +430,7 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
         : '';
     const parts = [
       `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
-    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
+    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
   FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
     ];
     if (isCounted) {
@@ -595,8 +595,13 @@ function skew(nowParameter: string, ownParameter: string): string {
 }
 
 /** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
+const KEY_CONDITIONS = {
+  waiting: `status = 'pending' AND holds_key AND held`,
+  blocking: `status = 'dead' AND holds_key`,
+} as const;
+
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, receiver, eventId, event, status, since, until } = filter;
+  const { tenant, endpointId, receiver, eventId, event, status, keyState, since, until } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
@@ -609,6 +614,7 @@ function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   return [
     'queue = $1::text',
     ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
+    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
     ...asked
       .filter(([value]) => value !== undefined)
       .map(([value, condition]) => condition(`$${values.push(value)}`)),

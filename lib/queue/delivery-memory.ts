@@ -83,7 +83,7 @@ export class RememberedDelivery implements PendingDelivery {
     };
   }
 
-  private get keyState(): DeliveryKeyState | undefined {
+  get keyState(): DeliveryKeyState | undefined {
     if (this.turn === undefined || this.status === 'delivered') return undefined;
     if (this.status === 'dead') return 'blocking';
     return this.turn.isWaiting ? 'waiting' : undefined;

@@ -145,7 +145,21 @@ export interface DeliveryAttempt {
    * its handlers threw.
    */
   readonly answer?: string | undefined;
+  /** Of the last request; absent if none was signed with a token, and for a received event. */
+  readonly signed?: SignedFacts | undefined;
 }
+
+/**
+ * What the token of a request said and nothing else can tell later: the other claims are those of the delivery. The token itself is
+ * never stored. A list, since a queue stores one with each attempt; times are seconds since the epoch.
+ */
+export type SignedFacts = readonly [
+  jti: string,
+  issuedAt: number,
+  expiresAt: number,
+  alg: string,
+  kid?: string,
+];
 
 /** Why an attempt failed. Safe to log and to store: contains no part of the request or the response. */
 export type FailureReason =

@@ -4,6 +4,7 @@ import type {
   DeliveryRecord,
   DeliveryRun,
   DeliveryState,
+  DeliveryKeyState,
   DeliveryStatus,
   OutgoingDelivery,
   ReceivedDelivery,
@@ -47,6 +48,8 @@ export interface DeliveryFilter {
   /** The event's name, exactly. */
   readonly event?: string | undefined;
   readonly status?: DeliveryStatus | undefined;
+  /** The part in the order of its key; only `list` reads it. */
+  readonly keyState?: DeliveryKeyState | undefined;
   /** Recorded at this time or later, in epoch milliseconds. */
   readonly since?: number | undefined;
   /** Recorded before this time, in epoch milliseconds. */
@@ -69,7 +72,7 @@ export interface DeliveryCounts {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** The earliest due time of the pending deliveries, in epoch milliseconds. */
+  /** The earliest due time of the pending deliveries that wait for no other one of their key, in epoch milliseconds. */
   readonly oldestDue?: number | undefined;
 }
 

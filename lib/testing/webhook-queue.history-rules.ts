@@ -141,7 +141,9 @@ export const HISTORY_RULES: QueueRules = {
   'stores a delivered delivery without a reason and a next attempt': async (bench) => {
     const delivery = bench.delivery('delivered');
     const failed = bench.attempt(1, { reason: 'timeout' });
-    const success = bench.attempt(2, { at: failed.at + 1, statusCode: 204, method: 'HEAD' });
+    const signed = ['j-1', 1_764_000_000, 1_764_000_300, 'HS256', 'k-1'] as const;
+    const answered = { at: failed.at + 1, statusCode: 204, method: 'HEAD' } as const;
+    const success = bench.attempt(2, { ...answered, signed });
     await bench.consume((_, attempt) =>
       attempt === 1
         ? {

@@ -105,8 +105,18 @@ describe('list and get', () => {
     expect(delivered).toMatchObject({ status: 'delivered', attemptsMade: 2 });
     expect(delivered?.failureReason).toBeUndefined();
     expect(delivered?.nextAttemptAt).toBeUndefined();
+    // `alg` and no `kid`: the bench signs with one secret.
+    const tokens = receiver.requests.map(({ claims: { jti, txn, iat, exp, webhook } }) => ({
+      jti,
+      txn,
+      event: webhook.event,
+      issuedAt: new Date(iat * 1_000),
+      expiresAt: new Date(exp * 1_000),
+      alg: 'HS256',
+    }));
     expect(delivered?.attempts).toEqual([
       {
+        token: tokens[0],
         attempt: 1,
         at: new Date(first),
         method: 'POST',
@@ -115,7 +125,14 @@ describe('list and get', () => {
         failureReason: 'http_503',
         answer: 'in a moment',
       },
-      { attempt: 2, at: new Date(first + 5_000), method: 'POST', statusCode: 204, durationMs: 0 },
+      {
+        token: tokens[1],
+        attempt: 2,
+        at: new Date(first + 5_000),
+        method: 'POST',
+        statusCode: 204,
+        durationMs: 0,
+      },
     ]);
   });
 

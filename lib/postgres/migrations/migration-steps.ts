@@ -277,6 +277,11 @@ function activityTable(schema: string): readonly string[] {
   ];
 }
 
+/** What the token of each attempt said, as a JSON list: the facts that its delivery does not have. */
+function attemptSigned(schema: string): readonly string[] {
+  return [`ALTER TABLE ${schema}.attempt ADD COLUMN signed text;`];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -291,5 +296,6 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 7, name: 'activity', statements: activityTable(schema) },
     // An older version would not count what it delivers.
     { version: 8, name: 'count', statements: deliveryCounts(schema), breaking: true },
+    { version: 9, name: 'signed', statements: attemptSigned(schema) },
   ];
 }
