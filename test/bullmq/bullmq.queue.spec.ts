@@ -152,13 +152,14 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await queue.enqueue([keyed('ended'), keyed('waiting')]);
     await queue.flush();
     // As if the first one had ended before the second was recorded, and the process had died before it closed its turn.
-    const client = await bull.getBackend().client;
+    const redis = new Redis(urlOf('Redis'));
     const own = bull.toKey('webhooks');
-    const [turns] = await client.keys(`${own}:turns:*`);
-    const key = turns!.slice(`${own}:turns:`.length);
+    const turns = (await redis.keys(`${own}:turns:*`))[0]!;
+    const key = turns.slice(`${own}:turns:`.length);
     await bull.remove('d-ended');
-    await client.zrem(turns!, 'ended');
-    await client.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
+    await redis.zrem(turns, 'ended');
+    await redis.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
+    await redis.quit();
 
     const ran: string[] = [];
     await queue.consume(async ({ id }) => {
