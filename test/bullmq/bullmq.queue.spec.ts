@@ -141,6 +141,39 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await queue.stop(clock.now() + 5_000);
   });
 
+  it('wakes a delivery whose process died after the one before it had ended', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock });
+    const keyed = (id: string) => {
+      const { delivery, notBefore } = due(id);
+      return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
+    };
+    await queue.enqueue([keyed('ended'), keyed('waiting')]);
+    await queue.flush();
+    // As if the first one had ended before the second was recorded, and the process had died before it closed its turn.
+    const redis = new Redis(urlOf('Redis'));
+    const own = bull.toKey('webhooks');
+    const turns = (await redis.keys(`${own}:turns:*`))[0]!;
+    const key = turns.slice(`${own}:turns:`.length);
+    await bull.remove('d-ended');
+    await redis.zrem(turns, 'ended');
+    await redis.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
+    await redis.quit();
+
+    const ran: string[] = [];
+    await queue.consume(async ({ id }) => {
+      ran.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    while (ran.length === 0) {
+      await clock.advance(5_000);
+      await sleep(5);
+    }
+    expect(ran).toEqual(['waiting']);
+    await queue.stop(clock.now() + 5_000);
+  });
+
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {
     const bull = bullQueue();
     const queue = new BullMqQueue(bull);
