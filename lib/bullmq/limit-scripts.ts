@@ -105,15 +105,24 @@ end
 return redis.call('EXISTS', parked)`,
 );
 
-/** ARGV: lane, concurrency, perSecond, burst, since: '' for none. Returns 1 if they are other limits than before, or 0. */
+/**
+ * ARGV: lane, concurrency, perSecond, burst, since: '' for none. Returns 1 if they are other limits than before, or 0. Another `since`
+ * ends a pause and the slower rate of an overload; tokens that are used stay used.
+ */
 export const SET_LIMITS = new QueueScript(
   'webhooksSetLimits',
-  `local limit = KEYS[1] .. ':limit:' .. ARGV[1]
+  `${READ}
 local names = { 'concurrency', 'perSecond', 'burst', 'since' }
 local isKnown = redis.call('EXISTS', limit) == 1
 if not isKnown and ARGV[2] == '' and ARGV[3] == '' then return 0 end
 local isChanged = not isKnown
-if redis.call('HGET', limit, 'since') ~= ARGV[5] then redis.call('HDEL', limit, 'fullAt', 'pausedUntil', 'share', 'slowedAt') end
+if redis.call('HGET', limit, 'since') ~= ARGV[5] then
+  redis.call('HDEL', limit, 'fullAt', 'pausedUntil', 'share', 'slowedAt')
+  if token and ARGV[3] ~= '' then
+    local used = math.max(0, (l.fullAt or 0) - math.max(now, l.pausedUntil or 0)) / token
+    redis.call('HSET', limit, 'fullAt', string.format('%.3f', now + used * 1000 / ARGV[3]))
+  end
+end
 for i, name in ipairs(names) do
   if redis.call('HGET', limit, name) ~= ARGV[i + 1] then
     redis.call('HSET', limit, name, ARGV[i + 1])

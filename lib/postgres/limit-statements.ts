@@ -18,7 +18,10 @@ const IS_WAITING = `status = 'pending' AND NOT held AND limited`;
  * Times are numbers, in epoch milliseconds, since all of them are calculated with.
  */
 export class LimitStatements {
-  /** `$1` queue, `$2` JSON list of `{ lane, concurrency, per_second, burst, since }`. Returns the lanes whose limits were changed. */
+  /**
+   * `$1` queue, `$2` JSON list of `{ lane, concurrency, per_second, burst, since }`, `$3` now. Returns the lanes whose limits were
+   * changed. Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used.
+   */
   readonly set: string;
 
   /**
@@ -51,6 +54,8 @@ export class LimitStatements {
       `least(1, share + greatest(0, ${time} - slowed_at) / ${RECOVERY})`;
     const slowShare = `CASE WHEN paused_until > ms THEN share ELSE greatest(${LEAST_SHARE}, ${share('ms')} / 2) END`;
     const slowToken = `1000 / (per_second * ${slowShare})`;
+    const later = millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`);
+    const isSameSince = 'limits.since IS NOT DISTINCT FROM excluded.since';
     this.set = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
 )
@@ -64,9 +69,11 @@ WHERE CASE WHEN EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::te
 ORDER BY lane
 ON CONFLICT (queue, lane) DO UPDATE SET concurrency = excluded.concurrency, per_second = excluded.per_second,
   burst = excluded.burst, since = excluded.since,
-  paused_until = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.paused_until ELSE 0 END,
-  share = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.share ELSE 1 END,
-  token_ms = NULL, full_at = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.full_at ELSE 0 END
+  paused_until = CASE WHEN ${isSameSince} THEN limits.paused_until ELSE 0 END,
+  share = CASE WHEN ${isSameSince} THEN limits.share ELSE 1 END,
+  token_ms = NULL, full_at = CASE WHEN ${isSameSince} THEN limits.full_at ELSE coalesce(${later}
+    + greatest(0, limits.full_at - greatest(${later}, limits.paused_until))
+    / coalesce(limits.token_ms, 1000 / limits.per_second) * 1000 / excluded.per_second, 0) END
 RETURNING lane`;
     this.claim = `WITH moment AS MATERIALIZED (SELECT ${millisecondsOf(now)} AS ms), gate AS MATERIALIZED (
   SELECT limits.*, given.slots FROM (
@@ -127,7 +134,7 @@ SELECT claimed.*, lanes FROM (
   FROM changed
 ) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`;
     this.end = `WITH moment AS MATERIALIZED (
-  SELECT ${millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`)} AS ms
+  SELECT ${later} AS ms
 ), ended AS MATERIALIZED (
   SELECT lane, array_agg(slot) AS slots, max(overloaded) - $4::float8 AS pause
   FROM json_to_recordset($2::text::json) AS given(lane text, slot text, overloaded float8) GROUP BY lane

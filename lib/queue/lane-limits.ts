@@ -61,13 +61,17 @@ class LaneLimit {
     }
   }
 
-  change(limits: DeliveryLimits): void {
-    if (limits.since !== this.limits.since) {
+  /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
+  change(limits: DeliveryLimits, now: number): void {
+    const isReset = limits.since !== this.limits.since;
+    const used = this.usedTokens(Math.max(now, this.pausedUntil));
+    if (isReset) {
       this.pausedUntil = -Infinity;
       this.share = 1;
     }
     this.limits = limits;
     this.token = this.tokenAt(this.slowedAt);
+    if (isReset) this.fullAt = now + used * this.token;
   }
 
   private usedTokens(now: number): number {
@@ -89,14 +93,14 @@ export class LaneLimits {
   private readonly lanes = new Map<string, LaneLimit>();
 
   /** @returns whether they are other limits than before */
-  set(lane: string, limits: DeliveryLimits): boolean {
+  set(lane: string, limits: DeliveryLimits, now: number): boolean {
     const known = this.lanes.get(lane);
     if (known === undefined) {
       if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
-    if (isChanged) known.change(limits);
+    if (isChanged) known.change(limits, now);
     return isChanged;
   }
 
