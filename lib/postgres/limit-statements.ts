@@ -11,9 +11,10 @@ const IS_WAITING = `status = 'pending' AND NOT held AND limited`;
  * The statements on `delivery_limit`, which has a row for each lane that has or had limits.
  *
  * Rate: a token bucket in the form of one time, `full_at`, when all of its tokens are available again, with `token_ms`, the
- * milliseconds of one token since the last start. Concurrency: `running` has the claims that have started. One that ended is removed; one whose process
- * died counts until the lease of its delivery has expired. For as long as a statement may take, a claim counts without a look at its
- * delivery: one that began before does not see the lease yet.
+ * milliseconds of one token since the last start. When a pause ends, at most one token is available. Concurrency: `running` has the
+ * claims that have started. One that ended is removed; one whose process died counts until the lease of its delivery has expired.
+ * For as long as a statement may take, a claim counts without a look at its delivery: one that began before does not see the
+ * lease yet.
  *
  * Times are numbers, in epoch milliseconds, since all of them are calculated with.
  */
@@ -50,12 +51,12 @@ export class LimitStatements {
     const delivery = `${schema}.delivery`;
     const limit = `${schema}.delivery_limit`;
     const now = `coalesce(${timeOf('$2')}, now())`;
-    const share = (time: string): string =>
-      `least(1, share + greatest(0, ${time} - slowed_at) / ${RECOVERY})`;
-    const slowShare = `CASE WHEN paused_until > ms THEN share ELSE greatest(${LEAST_SHARE}, ${share('ms')} / 2) END`;
-    const slowToken = `1000 / (per_second * ${slowShare})`;
+    const share = (row: string, time: string): string =>
+      `least(1, ${row}.share + greatest(0, ${time} - ${row}.slowed_at) / ${RECOVERY})`;
     const later = millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`);
     const isSameSince = 'limits.since IS NOT DISTINCT FROM excluded.since';
+    const oldToken = `coalesce(limits.token_ms, 1000 / (limits.per_second * ${share('limits', later)}))`;
+    const newToken = `1000 / (excluded.per_second * CASE WHEN ${isSameSince} THEN ${share('limits', later)} ELSE 1 END)`;
     this.set = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
 )
@@ -71,9 +72,7 @@ ON CONFLICT (queue, lane) DO UPDATE SET concurrency = excluded.concurrency, per_
   burst = excluded.burst, since = excluded.since,
   paused_until = CASE WHEN ${isSameSince} THEN limits.paused_until ELSE 0 END,
   share = CASE WHEN ${isSameSince} THEN limits.share ELSE 1 END,
-  token_ms = NULL, full_at = CASE WHEN ${isSameSince} THEN limits.full_at ELSE coalesce(${later}
-    + greatest(0, limits.full_at - greatest(${later}, limits.paused_until))
-    / coalesce(limits.token_ms, 1000 / limits.per_second) * 1000 / excluded.per_second, 0) END
+  token_ms = ${newToken}, full_at = coalesce(${later} + greatest(0, limits.full_at - ${later}) / ${oldToken} * ${newToken}, 0)
 RETURNING lane`;
     this.claim = `WITH moment AS MATERIALIZED (SELECT ${millisecondsOf(now)} AS ms), gate AS MATERIALIZED (
   SELECT limits.*, given.slots FROM (
@@ -90,10 +89,11 @@ RETURNING lane`;
   GROUP BY gate.lane
 ), bucket AS MATERIALIZED (
   SELECT gate.*, coalesce(started.running, '{}') AS still_running, coalesce(used, 0) AS used, ms,
-    1000 / (per_second * ${share('ms')}) AS next_token
+    1000 / (per_second * ${share('gate', 'ms')}) AS next_token
   FROM gate CROSS JOIN moment LEFT JOIN started USING (lane)
 ), level AS MATERIALIZED (
-  SELECT *, greatest(0, full_at - ms) / coalesce(token_ms, next_token) AS used_tokens FROM bucket
+  SELECT *, greatest(0, full_at - ms, paused_until + (burst - 1) * last_token - ms) / last_token AS used_tokens
+  FROM bucket, LATERAL (SELECT coalesce(token_ms, next_token) AS last_token) AS last
 ), allowed AS MATERIALIZED (
   SELECT *, CASE WHEN paused_until > ms THEN 0 ELSE
     greatest(0, least(slots, concurrency - used, floor(burst - used_tokens + 1e-6))) END AS free
@@ -112,7 +112,7 @@ RETURNING lane`;
   FROM claimed, moment GROUP BY lane
 ), changed AS MATERIALIZED (
   SELECT allowed.*, coalesce(taken, 0) AS taken, still_running || coalesce(taken.running, '{}') AS all_running,
-    CASE WHEN taken > 0 THEN next_token ELSE coalesce(token_ms, next_token) END AS token
+    CASE WHEN taken > 0 THEN next_token ELSE last_token END AS token
   FROM allowed LEFT JOIN taken USING (lane)
 ), written AS (
   UPDATE ${limit} AS limits SET token_ms = token,
@@ -144,12 +144,10 @@ SELECT claimed.*, lanes FROM (
   ) AS own
 )
 UPDATE ${limit} AS limits SET running = limits.running - slots,
-  share = CASE WHEN pause IS NULL THEN share ELSE ${slowShare} END,
+  share = CASE WHEN pause IS NULL OR paused_until > ms THEN share
+    ELSE greatest(${LEAST_SHARE}, ${share('limits', 'ms')} / 2) END,
   paused_until = greatest(paused_until, ms + pause),
-  slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END,
-  token_ms = CASE WHEN pause IS NULL THEN token_ms ELSE ${slowToken} END,
-  full_at = CASE WHEN pause IS NULL OR per_second IS NULL THEN full_at
-    ELSE greatest(paused_until, ms + pause) + (burst - 1) * ${slowToken} END
+  slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END
 FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AND limits.lane IN (SELECT lane FROM own)`;
     this.flag = `UPDATE ${delivery} SET limited = true WHERE seq = ANY (ARRAY(
   SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held AND NOT limited

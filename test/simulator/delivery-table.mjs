@@ -323,7 +323,9 @@ export class DeliveryTable {
   extend([held, , lease]) {
     for (const { seq, claim } of JSON.parse(held)) {
       const row = this.rows.get(seq);
-      if (this.isHeld(row, claim) && !isLocked(row)) row.leasedUntil = this.now + lease;
+      if (!this.isHeld(row, claim) || isLocked(row)) continue;
+      if (row.leasedUntil <= this.now) row.overdueClaim = claim;
+      row.leasedUntil = this.now + lease;
     }
     return [];
   }

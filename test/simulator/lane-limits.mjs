@@ -29,23 +29,20 @@ export class LaneLimits {
     });
   }
 
-  set({ lane, ...limits }, now) {
-    const { concurrency, per_second, burst, since } = limits;
+  set({ lane, concurrency, per_second, burst, since }, now) {
+    const limits = { concurrency, per_second, burst, since };
     const known = this.#rows.get(lane);
-    const kept =
-      known === undefined || known.since === since ? known : this.reset(known, limits, now);
-    this.#rows.set(lane, {
-      ...(kept ?? INITIAL),
-      ...{ concurrency, per_second, burst, since, token: undefined },
-    });
+    if (known === undefined) this.#rows.set(lane, { ...INITIAL, ...limits });
+    else this.#rows.set(lane, this.change(known, limits, now));
   }
 
-  /** Ends a pause and the slower rate of an overload. Tokens that are used stay used. */
-  reset(row, { per_second }, now) {
-    const left = Math.max(0, row.fullAt - Math.max(now, row.pausedUntil));
-    const used = left / (row.token ?? 1_000 / row.per_second);
-    const fullAt = now + (used * 1_000) / per_second;
-    return { ...row, pausedUntil: 0, share: 1, fullAt: Number.isNaN(fullAt) ? 0 : fullAt };
+  /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
+  change(known, limits, now) {
+    const row = { ...known, ...limits };
+    if (known.since !== limits.since) Object.assign(row, { pausedUntil: 0, share: 1 });
+    const token = tokenOf(row, now);
+    const used = Math.max(0, known.fullAt - now) / (known.token ?? tokenOf(known, now));
+    return { ...row, token, fullAt: Number.isFinite(used * token) ? now + used * token : 0 };
   }
 
   /** How many may start in a lane, by its claims that have not ended. */
@@ -53,10 +50,9 @@ export class LaneLimits {
     const row = this.#rows.get(lane);
     const running = Object.fromEntries(Object.entries(row.running).filter(hasStarted));
     const used = Object.keys(running).length;
-    const isRated = row.per_second !== undefined;
-    const usedTokens = isRated
-      ? Math.max(0, row.fullAt - now) / (row.token ?? tokenOf(row, now))
-      : 0;
+    const token = row.token ?? tokenOf(row, now);
+    const fullAt = Math.max(row.fullAt, row.pausedUntil + (row.burst - 1) * token);
+    const usedTokens = token === undefined ? 0 : Math.max(0, fullAt - now) / token;
     const { concurrency = Infinity, burst = Infinity } = row;
     const tokens = Math.floor(burst - usedTokens + 1e-6);
     const free = Math.max(0, Math.min(slots, concurrency - used, tokens));
@@ -107,14 +103,12 @@ export class LaneLimits {
   }
 }
 
-/** What an overload changes: the rate is halved, unless the lane is paused already, and the pause ends without a burst. */
+/** What an overload changes: the rate is halved, unless the lane is paused already. */
 function slowed(row, pause, now) {
   const isPaused = row.pausedUntil > now;
   const share = isPaused ? row.share : Math.max(LEAST_SHARE, shareAt(row, now) / 2);
   const pausedUntil = Math.max(row.pausedUntil, now + pause);
-  const token = row.per_second === undefined ? undefined : 1_000 / (row.per_second * share);
-  const fullAt = token === undefined ? row.fullAt : pausedUntil + (row.burst - 1) * token;
-  return { share, pausedUntil, slowedAt: pausedUntil, token, fullAt };
+  return { share, pausedUntil, slowedAt: pausedUntil };
 }
 
 /** Milliseconds of a token. */

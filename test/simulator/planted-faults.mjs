@@ -75,7 +75,7 @@ export const PLANTED_FAULTS = {
   'an endpoint that resumes starts another burst': {
     DeliveryTable: limiting(
       class extends LaneLimits {
-        reset = (row) => ({ ...row, pausedUntil: 0, share: 1, fullAt: 0 });
+        change = (known, limits, now) => ({ ...super.change(known, limits, now), fullAt: 0 });
       },
     ),
   },
