@@ -123,6 +123,19 @@ export const LIMIT_RULES: QueueRules = {
     assert.deepEqual(ran(bench), ['a-1', 'other']);
   },
 
+  'starts nothing early after an overload': async (bench) => {
+    await bench.consume((_, attempt) => {
+      const overloadedUntil = bench.now() + STEP;
+      const outcome = { type: 'delivered' } as const;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+    });
+    await enqueueLimited(bench, RARELY, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench), ['a-1']);
+  },
+
   'ends a pause with the limits that are recorded next': async (bench) => {
     const limits = { concurrency: 1, perSecond: 50, burst: 2 };
     await bench.consume((_, attempt) => {

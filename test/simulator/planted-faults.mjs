@@ -50,6 +50,14 @@ export const PLANTED_FAULTS = {
         status === 'pending' && due <= this.now && leasedUntil === -Infinity;
     },
   },
+  'the transaction of a vanished process stays open': {
+    DeliveryTable: class extends DeliveryTable {
+      claim(values, text, process, transaction) {
+        transaction.rollBack = () => {};
+        return super.claim(values, text, process, transaction);
+      }
+    },
+  },
   'a limit is not shared': {
     DeliveryTable: class extends DeliveryTable {
       hasStarted([slot], process) {
