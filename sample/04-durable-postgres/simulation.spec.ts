@@ -6,14 +6,13 @@ import { WebhookPublisher } from 'nestjs-webhook-token';
 import { PostgresQueue, PostgresReplayStore } from 'nestjs-webhook-token/postgres';
 import { type SimulationReport, simulateWebhooks } from 'nestjs-webhook-token/testing';
 import { Pool } from 'pg';
-import { orders } from '../../sample/04-durable-postgres/shop/orders.table.js';
-import { OrdersService } from '../../sample/04-durable-postgres/shop/orders.service.js';
-import { ShopModule } from '../../sample/04-durable-postgres/shop/shop.module.js';
-import { DATABASE } from '../../sample/04-durable-postgres/storage.constants.js';
-import type { Storage } from '../../sample/04-durable-postgres/storage.js';
-import { parcels } from '../../sample/04-durable-postgres/warehouse/parcels.table.js';
-import { WarehouseModule } from '../../sample/04-durable-postgres/warehouse/warehouse.module.js';
-import { Sender } from './sender.js';
+import { orders } from './shop/orders.table.js';
+import { OrdersService } from './shop/orders.service.js';
+import { ShopModule } from './shop/shop.module.js';
+import { DATABASE } from './storage.constants.js';
+import type { Storage } from './storage.js';
+import { parcels } from './warehouse/parcels.table.js';
+import { WarehouseModule } from './warehouse/warehouse.module.js';
 
 const SEEDS = 40;
 const EVENTS = 4;
@@ -71,7 +70,8 @@ class Transaction {
 async function simulateSample(
   place: (app: INestApplicationContext) => Promise<unknown>,
 ): Promise<SimulationReport> {
-  Object.assign(process.env, new Sender('shop').env);
+  process.env['SHOP_ISSUER'] = 'https://shop.example';
+  process.env['SHOP_SECRET'] = 'a-secret-for-tests-of-32-bytes-min!';
   // Never connected: the simulation replaces what uses it.
   const pool = new Pool();
   const storageOf = (tables: Tables): Storage => ({
@@ -104,7 +104,7 @@ async function simulateSample(
   );
 }
 
-describe('sample 04-durable-postgres, simulated', () => {
+describe('the shop and the warehouse, simulated', () => {
   it('packs each order once, whatever fails', async () => {
     const { seeds, faults } = await simulateSample((app) =>
       app.get(OrdersService).create({ customer: 'Ada', total: 4200 }, true),
