@@ -274,6 +274,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const changed = await run(this.statements.limits.set, [
       this.options.name,
       JSON.stringify(rows),
+      this.connection.now,
     ]);
     this.consumer?.wake(changed.map(({ lane }) => lane as string));
     if (!isFinal) return;

@@ -243,7 +243,7 @@ export class DeliveryConsumer {
   ): Promise<void> {
     if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return;
     const { database, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify([limitRow(lane, now)])];
+    const values = [options.name, JSON.stringify([limitRow(lane, now)]), database.now];
     await database.query(statements.limits.set, values);
     this.loop.wake([lane]);
   }

@@ -10,7 +10,7 @@ class LaneLimit {
   running = 0;
   /** When the whole burst is available again, in epoch milliseconds. */
   private fullAt = -Infinity;
-  /** Milliseconds of one token, since the last start or overload. */
+  /** Milliseconds of one token, since the last start. */
   private token: number;
   private pausedUntil = -Infinity;
   /** The part of the rate that was left at `slowedAt`. */
@@ -53,25 +53,25 @@ class LaneLimit {
     }
     this.pausedUntil = Math.max(this.pausedUntil, until);
     this.slowedAt = this.pausedUntil;
-    const { burst, perSecond } = this.limits;
-    // The pause ends without a burst.
-    if (perSecond !== undefined) {
-      this.token = this.tokenAt(this.pausedUntil);
-      this.fullAt = this.pausedUntil + (burst! - 1) * this.token;
-    }
   }
 
-  change(limits: DeliveryLimits): void {
+  /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
+  change(limits: DeliveryLimits, now: number): void {
+    const used = Math.max(0, this.fullAt - now) / this.token;
     if (limits.since !== this.limits.since) {
       this.pausedUntil = -Infinity;
       this.share = 1;
     }
     this.limits = limits;
-    this.token = this.tokenAt(this.slowedAt);
+    this.token = this.tokenAt(now);
+    this.fullAt = now + used * this.token;
   }
 
   private usedTokens(now: number): number {
-    return Math.max(0, this.fullAt - now) / this.token;
+    const { burst = 1 } = this.limits;
+    // A pause ends without a burst.
+    const fullAt = Math.max(this.fullAt, this.pausedUntil + (burst - 1) * this.token);
+    return Math.max(0, fullAt - now) / this.token;
   }
 
   private tokenAt(now: number): number {
@@ -89,14 +89,14 @@ export class LaneLimits {
   private readonly lanes = new Map<string, LaneLimit>();
 
   /** @returns whether they are other limits than before */
-  set(lane: string, limits: DeliveryLimits): boolean {
+  set(lane: string, limits: DeliveryLimits, now: number): boolean {
     const known = this.lanes.get(lane);
     if (known === undefined) {
       if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
-    if (isChanged) known.change(limits);
+    if (isChanged) known.change(limits, now);
     return isChanged;
   }
 
