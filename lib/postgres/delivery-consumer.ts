@@ -1,6 +1,7 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import { isLimited, limitsKey } from '../queue/lane-limits.js';
+import { RETENTION_INTERVAL } from '../queue/queue-options.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import {
   ClaimLoop,
@@ -34,9 +35,6 @@ import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
 
-/** Milliseconds between two deletions of deliveries past their retention. */
-const RETENTION_INTERVAL = 5_000;
-
 /** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
 const RELEASE_INTERVAL = 5_000;
 /** Such a search takes at most 1 part in this many of the time. */
@@ -61,7 +59,7 @@ export class DeliveryConsumer {
   private readonly timers: readonly CancelWake[];
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { clock, lease, notify, keepDelivered, keepDead } = parts.options;
+    const { clock, lease, notify, keepDelivered, keepDead, keepPayloads } = parts.options;
     this.outcomes = new OutcomeWriter(
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
@@ -91,6 +89,9 @@ export class DeliveryConsumer {
       ...(keepDead === undefined
         ? []
         : [repeat(clock, RETENTION_INTERVAL, async () => this.deleteOld('deleteDead', keepDead))]),
+      ...(keepPayloads === undefined
+        ? []
+        : [repeat(clock, RETENTION_INTERVAL, async () => this.dropPayloads(keepPayloads))]),
       repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
@@ -286,17 +287,41 @@ export class DeliveryConsumer {
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
-  /** @returns milliseconds until the next batch: a large deletion rests after each batch for as long as that took */
+  /** @returns milliseconds until the next batch */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
     const { database, statements, options } = this.parts;
-    const start = options.clock.now();
-    const query = statements[which](options.name, keep, database.now);
-    const [row] = await database.queryInIndexOrder(...query);
-    if (Number(row!['gone']) < DELETED_AT_ONCE) {
-      if (row!['gone'] !== 0) await database.query(statements.deleteEmptyCounts, [options.name]);
-      return RETENTION_INTERVAL;
-    }
-    return Math.min(RETENTION_INTERVAL, options.clock.now() - start);
+    return this.inBatches(async () => {
+      const query = statements[which](options.name, keep, database.now);
+      const [row] = await database.queryInIndexOrder(...query);
+      const gone = Number(row!['gone']);
+      const isLast = gone > 0 && gone < DELETED_AT_ONCE;
+      if (isLast) await database.query(statements.deleteEmptyCounts, [options.name]);
+      return gone;
+    });
+  }
+
+  /** @returns milliseconds until the next batch */
+  private async dropPayloads(keep: number): Promise<number> {
+    const { database, statements, options } = this.parts;
+    return this.inBatches(async () => {
+      const values = [options.name, database.now, keep];
+      const [row] = await database.queryInIndexOrder(statements.dropPayloads, values);
+      return Number(row!['seen']);
+    });
+  }
+
+  /**
+   * A large deletion rests after each batch for as long as that took.
+   *
+   * @param work - resolves with the size of the batch
+   * @returns milliseconds until the next batch
+   */
+  private async inBatches(work: () => Promise<number>): Promise<number> {
+    const { clock } = this.parts.options;
+    const start = clock.now();
+    const size = await work();
+    if (size < DELETED_AT_ONCE) return RETENTION_INTERVAL;
+    return Math.min(RETENTION_INTERVAL, clock.now() - start);
   }
 }
 

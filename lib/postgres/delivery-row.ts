@@ -197,6 +197,7 @@ function stateOf(row: Row): DeliveryState {
     reason: optional(row['reason']) as DeliveryState['reason'],
     updatedAt: Number(row['updated']),
     isLimited: status === 'pending' && row['limited'] === true ? true : undefined,
+    payloadDropped: row['payload_dropped'] === true ? true : undefined,
     keyState: keyStateOf(row),
   };
 }

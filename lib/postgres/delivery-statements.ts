@@ -35,7 +35,7 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
 /** The columns of a delivery without its payload. */
 const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, receiver, details::text AS details, status, attempts,
   reason, sequence::float8 AS sequence, ordering_key, holds_key, held,
-  limited AND leased_until = '-infinity' AS limited, ${millisecondsOf('due_at')} AS due,
+  limited AND leased_until = '-infinity' AS limited, payload_dropped, ${millisecondsOf('due_at')} AS due,
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
@@ -102,6 +102,13 @@ export class DeliveryStatements {
    */
   readonly merge: string;
 
+  /**
+   * `$1` queue, `$2` now, `$3` milliseconds. Drops the payloads of a batch of deliveries that were delivered so long ago, unless another
+   * process is doing so. Returns one row with the number of deliveries that it looked at, which is less than {@link DELETED_AT_ONCE}
+   * for the last batch.
+   */
+  readonly dropPayloads: string;
+
   /** `$1` queue. Deletes the counts of what was deleted. */
   readonly deleteEmptyCounts: string;
 
@@ -116,6 +123,7 @@ export class DeliveryStatements {
   private readonly limit: string;
   private readonly count: string;
   private readonly change: string;
+  private readonly retention: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
@@ -127,6 +135,7 @@ export class DeliveryStatements {
     this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
     this.count = `${schema}.delivery_count`;
     this.change = `${schema}.delivery_change`;
+    this.retention = `${schema}.delivery_retention`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
@@ -236,6 +245,24 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
 )
 SELECT count(*)::int AS merged FROM merged`;
+    this.dropPayloads = `WITH known AS (
+  INSERT INTO ${this.retention} (queue) VALUES ($1::text) ON CONFLICT (queue) DO NOTHING
+), turn AS MATERIALIZED (
+  SELECT * FROM ${this.retention} WHERE queue = $1::text FOR NO KEY UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+  SELECT delivery.* FROM turn, LATERAL (
+    SELECT seq, updated_at FROM ${this.delivery} AS delivery WHERE queue = $1::text AND status = 'delivered'
+      AND (updated_at, seq) > (payloads_until, payloads_seq) AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
+    ORDER BY updated_at, seq LIMIT ${DELETED_AT_ONCE}
+  ) AS delivery
+), dropped AS (
+  UPDATE ${this.delivery} SET payload = NULL, payload_dropped = true
+  WHERE seq = ANY (ARRAY(SELECT seq FROM old)) AND payload IS NOT NULL
+), moved AS (
+  UPDATE ${this.retention} SET payloads_until = last.updated_at, payloads_seq = last.seq
+  FROM (SELECT * FROM old ORDER BY updated_at DESC, seq DESC LIMIT 1) AS last WHERE queue = $1::text
+)
+SELECT count(*)::int AS seen FROM old`;
     this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery

@@ -37,6 +37,8 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       engines.set(queue, bull);
       return queue;
     },
+    createDropping: (clock, keepPayloads) =>
+      new BullMqQueue(bullQueue(), { clock, keepPayloads }),
     advance: (ms) => sleep(ms),
     expireLease: async (queue, id) => {
       const bull = engines.get(queue)!;

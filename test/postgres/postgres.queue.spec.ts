@@ -31,6 +31,14 @@ const connectionString = urlOf('PostgreSQL');
   const contract = webhookQueueContract({
     create: async () =>
       new PostgresQueue({ pool, schema: schemaOfCases, name: `case-${queues++}` }),
+    createDropping: (clock, keepPayloads) =>
+      new PostgresQueue({
+        pool,
+        schema: schemaOfCases,
+        name: `case-${queues++}`,
+        clock,
+        keepPayloads,
+      }),
     advance: (ms) => sleep(ms),
     expireLease: async (_, id) => {
       const expire = `UPDATE ${schemaOfCases}.delivery SET leased_until = now() WHERE id = $1`;

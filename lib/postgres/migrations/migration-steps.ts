@@ -277,6 +277,25 @@ function activityTable(schema: string): readonly string[] {
   ];
 }
 
+/**
+ * What is deleted before its delivery is, or after it.
+ *
+ * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
+ * - `delivery_retention` has a row for each queue that drops payloads: the last delivery whose payload was looked at, by the time and
+ *   the number of the index. Whoever locks the row drops the next ones, so that nothing is read twice and no index is needed.
+ * - `used_at`: when a key was used last, to the day.
+ */
+function deliveryRetention(schema: string): readonly string[] {
+  return [
+    `ALTER TABLE ${schema}.delivery ADD COLUMN payload_dropped boolean NOT NULL DEFAULT false;`,
+    `CREATE TABLE ${schema}.delivery_retention (
+  queue text COLLATE "C" PRIMARY KEY,
+  payloads_until timestamptz NOT NULL DEFAULT '-infinity',
+  payloads_seq bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -291,5 +310,7 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 7, name: 'activity', statements: activityTable(schema) },
     // An older version would not count what it delivers.
     { version: 8, name: 'count', statements: deliveryCounts(schema), breaking: true },
+    // An older version would send an event again without its data.
+    { version: 9, name: 'retention', statements: deliveryRetention(schema), breaking: true },
   ];
 }
