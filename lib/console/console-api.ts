@@ -100,6 +100,8 @@ export type ConsoleErrorCode =
   | 'unknown_delivery'
   | 'unknown_endpoint'
   | 'unknown_entry'
+  /** 410: the queue has dropped the payload before the delivery. */
+  | 'payload_dropped'
   /** 404: the application has no such part; see {@link ConsoleSession.features}. */
   | 'unavailable'
   /** 409 */
@@ -291,6 +293,8 @@ export interface DeliveryRow {
   readonly keyState?: 'waiting' | 'blocking';
   /** It is due, and may be waiting for the limits of its endpoint. */
   readonly limited?: true;
+  /** Its payload was dropped: it can neither be shown nor sent again. */
+  readonly payloadDropped?: true;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: string;
@@ -366,7 +370,7 @@ export interface RedeliverAnswer {
     readonly redelivered: boolean;
     /** The id of the new delivery, if it is sent as another one. */
     readonly as?: string;
-    /** Why not: `pending`, `delivered`, `superseded`, or `unknown_delivery`. */
+    /** Why not: `pending`, `delivered`, `superseded`, `payload_dropped`, or `unknown_delivery`. */
     readonly reason?: string;
   }[];
   /** Whether the filter matches more than `limit`. */

@@ -21,6 +21,7 @@ const ANSWERS: Readonly<Record<string, readonly [status: number, title: string]>
   unsupported_option: [409, 'Not possible'],
   not_retryable: [409, 'Not retryable'],
   recovery_running: [409, 'A recovery is running'],
+  payload_dropped: [410, 'The payload was dropped'],
   destination_blocked: [422, 'The URL is not allowed'],
   limit_reached: [429, 'A limit is reached'],
   too_many_requests: [429, 'Too many calls'],

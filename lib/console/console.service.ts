@@ -211,6 +211,7 @@ export class ConsoleService {
       this.deliveries.get(id, scope),
       this.deliveries.payload(id, scope),
     ]);
+    if (delivery?.payloadDropped === true) throw payloadDropped();
     if (delivery === undefined || payload === undefined) throw unknownDelivery();
     const { event, tenant } = delivery;
     const facts = { event, source: 'delivery' as const, ...(tenant !== undefined && { tenant }) };
@@ -327,6 +328,13 @@ function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | 
   const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
   const target = body?.ids?.length === 1 ? body.ids[0] : undefined;
   return { action: 'delivery.redeliver', target, count: done?.length ?? 0 };
+}
+
+function payloadDropped(): ConsoleError {
+  return new ConsoleError(
+    'payload_dropped',
+    'The queue has dropped the payload of this delivery: raise keepPayloads to keep payloads for longer.',
+  );
 }
 
 function unknownDelivery(): ConsoleError {

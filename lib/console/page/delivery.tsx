@@ -51,7 +51,7 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             </p>
             <KeyNotice of={delivery} />
             <div class="buttons">
-              {mayResend && (
+              {mayResend && delivery.payloadDropped !== true && (
                 <Action
                   kind="main"
                   label={delivery.status === 'delivered' ? TEXT.redeliver : TEXT.retryNow}
@@ -72,7 +72,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             </div>
             <DeliveryFacts delivery={delivery} />
             <Attempts of={delivery} />
-            {mayView && <Payload path={`${path}/payload`} />}
+            {mayView && (
+              <Payload path={`${path}/payload`} isDropped={delivery.payloadDropped === true} />
+            )}
           </>
         )}
       </Content>
@@ -143,7 +145,7 @@ function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
 
 /** The request as a command, with a variable for its token, which is not stored. */
 async function curlOf(
-  { endpointId, origin, attempts }: DeliveryDetails,
+  { endpointId, origin, attempts, payloadDropped }: DeliveryDetails,
   path: string,
   mayView: boolean,
 ): Promise<string> {
@@ -151,7 +153,7 @@ async function curlOf(
     endpointId === undefined
       ? undefined
       : get<EndpointRow>(`endpoints/${encodeURIComponent(endpointId)}`).catch(() => undefined),
-    mayView ? get<ConsolePayload>(`${path}/payload`) : undefined,
+    mayView && payloadDropped !== true ? get<ConsolePayload>(`${path}/payload`) : undefined,
   ]);
   const method = attempts.at(-1)?.method ?? 'POST';
   const url = endpoint?.url ?? origin ?? 'https://endpoint.example';
