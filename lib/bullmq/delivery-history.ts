@@ -22,7 +22,7 @@ const GROUPS = 1_000;
  *   :entries     hash        id → its entry, as JSON
  *   :by:<facet>  sorted set  id → createdAt; a facet is "status:dead" or "tenant:acme"; the empty one holds every id
  *   :due:<group> sorted set  id → due time, of pending deliveries
- *   :groups      set         groups that have or had deliveries
+ *   :groups      set         groups that have deliveries
  *   :payloads    sorted set  id → when it was delivered, of deliveries whose payload will be dropped
  */
 
@@ -68,6 +68,10 @@ for i = 1, #ARGV, 3 do
     if new.payload then redis.call('ZADD', base .. ':payloads', new.payload, id) end
     if text == '' then
       redis.call('HDEL', base .. ':entries', id)
+      local of = base .. ':by:group:'
+      if old.group and redis.call('EXISTS', of .. 'pending:' .. old.group, of .. 'delivered:' .. old.group, of .. 'dead:' .. old.group) == 0 then
+        redis.call('SREM', base .. ':groups', old.group)
+      end
     else
       redis.call('HSET', base .. ':entries', id, text)
       redis.call('SADD', base .. ':groups', new.group)
@@ -327,11 +331,19 @@ function filterable({ delivery, status }: ListedDelivery): DeliveryFilter {
   if (delivery.received !== undefined) {
     return { status, event, eventId, receiver: delivery.received.receiver };
   }
-  const { endpointId, tenant } = delivery;
-  return { status, event, eventId, endpointId, tenant };
+  const { endpointId, tenant, subject } = delivery;
+  return { status, event, eventId, endpointId, tenant, subject };
 }
 
-const FILTERED = ['status', 'event', 'eventId', 'endpointId', 'tenant', 'receiver'] as const;
+const FILTERED = [
+  'status',
+  'event',
+  'eventId',
+  'endpointId',
+  'tenant',
+  'subject',
+  'receiver',
+] as const;
 
 function facetsOf(filter: DeliveryFilter): string[] {
   return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));

@@ -20,6 +20,7 @@ const TEXT_COLUMNS = {
   event: 'event',
   endpoint_id: 'endpointId',
   tenant: 'tenant',
+  subject: 'subject',
   ordering_key: 'orderingKey',
 } as const;
 

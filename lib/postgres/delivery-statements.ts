@@ -6,6 +6,7 @@ import {
 } from '../queue/webhook-queue.js';
 import type { DeliveryStatus } from '../queue/webhook-delivery.js';
 import { LimitStatements } from './limit-statements.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
@@ -33,7 +34,7 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
 };
 
 /** The columns of a delivery without its payload. */
-const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, receiver, details::text AS details, status, attempts,
+const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, subject, receiver, details::text AS details, status, attempts,
   reason, sequence::float8 AS sequence, ordering_key, holds_key, held,
   limited AND leased_until = '-infinity' AS limited, payload_dropped, ${millisecondsOf('due_at')} AS due,
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
@@ -109,6 +110,19 @@ export class DeliveryStatements {
    */
   readonly dropPayloads: string;
 
+  /**
+   * `$1` queue, `$2` now, `$3` lane and `$4` ordering key: the last one of the page before, or two empty strings. Deletes those keys of a
+   * page that have not been used for {@link KEPT_UNUSED}. Returns one row with the number of keys that it looked at, which is less than
+   * {@link DELETED_AT_ONCE} for the last page, and the last one of them.
+   */
+  readonly deleteUnusedKeys: string;
+
+  /**
+   * As {@link deleteUnusedKeys}, for the limits of lanes without pending deliveries, without `$4`. A transaction that records one
+   * meanwhile may still see the limits: `LimitStatements.findLanes` finds its lane.
+   */
+  readonly deleteUnusedLimits: string;
+
   /** `$1` queue. Deletes the counts of what was deleted. */
   readonly deleteEmptyCounts: string;
 
@@ -164,7 +178,7 @@ ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
       OR row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) > 1 AS held
   FROM fresh JOIN keys USING (lane, ordering_key) WHERE fresh.sequence IS NULL
 ), counted AS (
-  UPDATE ${this.key} AS key SET sequence = counts.last FROM (
+  UPDATE ${this.key} AS key SET sequence = counts.last, used_at = ${now('$3')} FROM (
     SELECT lane, ordering_key, max(number) AS last FROM numbered JOIN given USING (place) GROUP BY lane, ordering_key
   ) AS counts WHERE queue = $1::text AND key.lane = counts.lane AND key.ordering_key = counts.ordering_key
 )`,
@@ -252,17 +266,24 @@ SELECT count(*)::int AS merged FROM merged`;
 ), old AS MATERIALIZED (
   SELECT delivery.* FROM turn, LATERAL (
     SELECT seq, updated_at FROM ${this.delivery} AS delivery WHERE queue = $1::text AND status = 'delivered'
-      AND (updated_at, seq) > (payloads_until, payloads_seq) AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
-    ORDER BY updated_at, seq LIMIT ${DELETED_AT_ONCE}
+      AND updated_at > payloads_until AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
+    ORDER BY updated_at FETCH FIRST ${DELETED_AT_ONCE} ROWS WITH TIES
   ) AS delivery
 ), dropped AS (
   UPDATE ${this.delivery} SET payload = NULL, payload_dropped = true
   WHERE seq = ANY (ARRAY(SELECT seq FROM old)) AND payload IS NOT NULL
 ), moved AS (
-  UPDATE ${this.retention} SET payloads_until = last.updated_at, payloads_seq = last.seq
-  FROM (SELECT * FROM old ORDER BY updated_at DESC, seq DESC LIMIT 1) AS last WHERE queue = $1::text
+  UPDATE ${this.retention} SET payloads_until = (SELECT max(updated_at) FROM old)
+  WHERE queue = $1::text AND EXISTS (SELECT FROM old)
 )
 SELECT count(*)::int AS seen FROM old`;
+    this.deleteUnusedKeys = this.deletingUnused(this.key, ['lane', 'ordering_key']);
+    this.deleteUnusedLimits = this.deletingUnused(
+      this.limit,
+      ['lane'],
+      `AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND ${IS_WAITING})
+      AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND holds_key)`,
+    );
     this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
@@ -350,13 +371,13 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
 ), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
     tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
-    sequence bigint)
+    sequence bigint, subject text)
 )${numbered}, recorded AS (
   INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
-    created_at, updated_at, ordering_key, sequence, holds_key, held, limited)
+    created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
   SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
     ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
-    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0)
+    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0), subject
   FROM ${source}, moment ORDER BY place
   ON CONFLICT (queue, id) DO NOTHING RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
@@ -506,6 +527,32 @@ FROM ${rows} WHERE status <> 'pending'`;
   }
 
   /**
+   * Looks at a page of the rows of a table, and deletes those that were not used for long.
+   *
+   * @param columns - its key in the queue
+   * @param condition - of a row `one`, besides
+   */
+  private deletingUnused(table: string, columns: readonly string[], condition = ''): string {
+    const of = (row: string): string => columns.map((column) => `${row}.${column}`).join(', ');
+    const after = columns.map((_, index) => `$${index + 3}::text`).join(', ');
+    return `WITH page AS MATERIALIZED (
+  SELECT ${of('one')} FROM ${table} AS one
+  WHERE queue = $1::text AND (${of('one')}) > (${after}) ORDER BY ${of('one')} LIMIT ${DELETED_AT_ONCE}
+), unused AS MATERIALIZED (
+  SELECT unused.place FROM page, LATERAL (
+    SELECT one.ctid AS place FROM ${table} AS one WHERE queue = $1::text AND (${of('one')}) = (${of('page')})
+      AND used_at <= ${now('$2')} - ${KEPT_UNUSED}::float8 * interval '1 ms' ${condition}
+    FOR UPDATE SKIP LOCKED
+  ) AS unused
+), gone AS (
+  DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
+)
+SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEFT JOIN (
+  SELECT ${of('page')} FROM page ORDER BY ${columns.map((column) => `${column} DESC`).join(', ')} LIMIT 1
+) AS last ON true`;
+  }
+
+  /**
    * Deletes a batch with its attempts and returns one row with their number, which is less than {@link DELETED_AT_ONCE} for
    * the last batch. A locked row is being changed, by a statement that locks rows in another order.
    */
@@ -582,10 +629,11 @@ function skew(nowParameter: string, ownParameter: string): string {
 
 /** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, receiver, eventId, event, status, since, until } = filter;
+  const { tenant, endpointId, subject, receiver, eventId, event, status, since, until } = filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
+    [subject, (parameter) => `subject = ${parameter}::text`],
     [receiver, (parameter) => `receiver = ${parameter}::text`],
     [eventId, (parameter) => `event_id = ${parameter}::text`],
     [event, (parameter) => `event = ${parameter}::text`],

@@ -72,6 +72,7 @@ export function matches({ delivery, status }: RememberedDelivery, filter: Delive
   const { endpointId, tenant, receiver } = factsOf(delivery);
   return (
     isWanted(filter.tenant, tenant) &&
+    isWanted(filter.subject, delivery.received === undefined ? delivery.subject : undefined) &&
     isWanted(filter.endpointId, endpointId) &&
     isWanted(filter.receiver, receiver) &&
     isWanted(filter.eventId, delivery.eventId) &&

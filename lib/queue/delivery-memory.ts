@@ -202,6 +202,11 @@ export class DeliveryMemory {
     return this.groups.pending.entries.size;
   }
 
+  /** The lanes of the pending deliveries. */
+  get pendingLanes(): ReadonlySet<string> {
+    return new Set([...this.groups.pending.entries.keys()].map(({ lane }) => lane));
+  }
+
   find(id: string): RememberedDelivery | undefined {
     return this.byId.get(id);
   }

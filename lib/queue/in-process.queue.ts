@@ -267,7 +267,9 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private limit(lane: string, limits: DeliveryLimits): void {
-    if (this.limits.set(lane, limits)) this.pending.limitsChanged(lane, this.clock.now());
+    const now = this.clock.now();
+    this.limits.forgetUnused(() => this.memory.pendingLanes, now);
+    if (this.limits.set(lane, limits)) this.pending.limitsChanged(lane, now);
   }
 
   private addPending(entry: RememberedDelivery): void {

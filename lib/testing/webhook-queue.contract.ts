@@ -3,7 +3,14 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
-import { Bench, gate, LONG_STEP, PAYLOADS_KEPT, type QueueRules, STEP } from './webhook-queue.bench.js';
+import {
+  Bench,
+  gate,
+  LONG_STEP,
+  PAYLOADS_KEPT,
+  type QueueRules,
+  STEP,
+} from './webhook-queue.bench.js';
 import { HISTORY_RULES, PAYLOAD_RULES } from './webhook-queue.history-rules.js';
 import { LIMIT_RULES, limitFencingRules } from './webhook-queue.limit-rules.js';
 import { ORDER_RULES } from './webhook-queue.order-rules.js';

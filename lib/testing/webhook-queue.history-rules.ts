@@ -452,6 +452,26 @@ export const HISTORY_RULES: QueueRules = {
     assert.deepEqual(await bench.enqueueLater(bench.delivery('waits-a')), [undefined]);
   },
 
+  'erases the deliveries of events with a subject': async (bench) => {
+    const [tenant, subject] = ['a', 'customer-7'];
+    await bench.run(
+      { delivery: bench.delivery('done', { tenant, subject }), run: DELIVERED },
+      { delivery: bench.delivery('dead', { subject }), run: DEAD },
+      { delivery: bench.delivery('other', { tenant, subject: 'customer-8' }), run: DELIVERED },
+    );
+    await bench.enqueueLater(
+      bench.delivery('waits', { subject }),
+      bench.delivery('none', { tenant }),
+      bench.receivedDelivery('received', 'shop'),
+    );
+
+    assert.deepEqual(await bench.ids({ tenant, subject }), ['done']);
+    assert.equal(await bench.queue.erase({ tenant, subject }), 1);
+    assert.equal(await bench.queue.erase({ subject }), 2);
+    assert.deepEqual([...(await bench.ids())].sort(), ['none', 'other', 'received']);
+    assert.equal((await bench.find('other'))!.delivery.event, 'contract.checked');
+  },
+
   'stores 1,000 deliveries': async (bench) => {
     const ids = Array.from(
       { length: 1_000 },
@@ -466,7 +486,9 @@ export const HISTORY_RULES: QueueRules = {
 
 /** The rules of the contract on queues that drop payloads before their deliveries. */
 export const PAYLOAD_RULES: QueueRules = {
-  'drops the payloads of delivered deliveries after their time, and nothing else': async (bench) => {
+  'drops the payloads of delivered deliveries after their time, and nothing else': async (
+    bench,
+  ) => {
     const delivered = bench.delivery('delivered', { contentDigest: 'sha256:1', subject: 's' });
     const empty = bench.delivery('empty', { payload: PAYLOADS['no-data']! });
     await bench.run({ delivery: delivered, run: DELIVERED }, { delivery: empty, run: DELIVERED });

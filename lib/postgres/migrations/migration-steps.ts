@@ -278,20 +278,25 @@ function activityTable(schema: string): readonly string[] {
 }
 
 /**
- * What is deleted before its delivery is, or after it.
+ * What is needed to delete by other criteria than the age of a delivery.
  *
+ * - `subject`: an event may have to be deleted because of whom it is about.
  * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
- * - `delivery_retention` has a row for each queue that drops payloads: the last delivery whose payload was looked at, by the time and
- *   the number of the index. Whoever locks the row drops the next ones, so that nothing is read twice and no index is needed.
- * - `used_at`: when a key was used last, to the day.
+ * - `delivery_retention` has a row for each queue that drops payloads: until when they are dropped, by the time of the delivery. Whoever
+ *   locks the row drops the next ones, so that nothing is read twice and no index is needed.
+ * - `used_at`: when a key got its last number, and when a lane started its last delivery behind a limit.
  */
 function deliveryRetention(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
   return [
-    `ALTER TABLE ${schema}.delivery ADD COLUMN payload_dropped boolean NOT NULL DEFAULT false;`,
+    `ALTER TABLE ${delivery} ADD COLUMN payload_dropped boolean NOT NULL DEFAULT false, ADD COLUMN subject text COLLATE "C";`,
+    `UPDATE ${delivery} SET subject = details ->> 'subject' WHERE details ->> 'subject' IS NOT NULL;`,
+    `CREATE INDEX delivery_subject ON ${delivery} (subject, created_at, id) WHERE subject IS NOT NULL;`,
+    `ALTER TABLE ${schema}.delivery_key ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
+    `ALTER TABLE ${schema}.delivery_limit ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
     `CREATE TABLE ${schema}.delivery_retention (
   queue text COLLATE "C" PRIMARY KEY,
-  payloads_until timestamptz NOT NULL DEFAULT '-infinity',
-  payloads_seq bigint NOT NULL DEFAULT 0
+  payloads_until timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 50);`,
   ];
 }
