@@ -1,11 +1,12 @@
 import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { QueueScript } from './queue-script.js';
 
 /*
  * Keys:
  *
  *   :limit:<lane>    hash        its limits; `fullAt`, when all tokens are available again; `token`, its milliseconds; the pause and the part of the rate
- *                                that an overload has left; `place`, the last one given out
+ *                                that an overload has left; `place`, the last one given out. It expires without use
  *   :started:<lane>  sorted set  id → time until which a run counts; a process extends that of its own runs
  *   :parked:<lane>   sorted set  id → place, of the deliveries that wait for a limit
  *   :parkedLanes     set         lanes with parked deliveries
@@ -56,7 +57,7 @@ ${READ}`;
 export const ADMIT = new QueueScript(
   'webhooksAdmit',
   `local function admit(lane, id)
-if redis.call('EXISTS', KEYS[1] .. ':limit:' .. lane) == 0 then return { 1, 0 } end
+if redis.call('PEXPIRE', KEYS[1] .. ':limit:' .. lane, ${KEPT_UNUSED}) == 0 then return { 1, 0 } end
 ${READ}
 local place = redis.call('ZSCORE', parked, id)
 -- A run whose process has died does not count against it, and it is repeated first.
@@ -131,6 +132,7 @@ for i, name in ipairs(names) do
     isChanged = true
   end
 end
+redis.call('PEXPIRE', limit, ${KEPT_UNUSED})
 if not isChanged then return 0 end
 redis.call('HDEL', limit, 'token', 'fullAt')
 if token and ARGV[3] ~= '' then

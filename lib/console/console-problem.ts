@@ -30,6 +30,8 @@ export const ANSWERS = {
   not_retryable: [409, 'Not retryable'],
   /** One recovery of an endpoint runs at a time. */
   recovery_running: [409, 'A recovery is running'],
+  /** The queue has dropped the payload before the delivery. */
+  payload_dropped: [410, 'The payload was dropped'],
   /** The egress guard refuses the URL of an endpoint. */
   destination_blocked: [422, 'The URL is not allowed'],
   limit_reached: [429, 'A limit is reached'],

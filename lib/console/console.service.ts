@@ -241,9 +241,7 @@ export class ConsoleService {
       this.deliveries.payload(id, scope),
     ]);
     if (delivery === undefined) throw unknownDelivery();
-    if (payload === undefined) {
-      throw new ConsoleError('unknown_entry', 'The payload is no longer kept.');
-    }
+    if (delivery.payloadDropped === true || payload === undefined) throw payloadDropped();
     const { event, tenant } = delivery;
     const facts = { event, source: 'delivery' as const, ...(tenant !== undefined && { tenant }) };
     return shownPayload({ ...payload, ...facts }, this.options.redact);
@@ -388,6 +386,13 @@ function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | 
   const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
   const target = body?.ids?.length === 1 ? body.ids[0] : undefined;
   return { action: 'delivery.redeliver', target, count: done?.length ?? 0 };
+}
+
+function payloadDropped(): ConsoleError {
+  return new ConsoleError(
+    'payload_dropped',
+    'The queue has dropped the payload of this delivery: raise keepPayloads to keep payloads for longer.',
+  );
 }
 
 function unknownDelivery(): ConsoleError {

@@ -56,6 +56,8 @@ export interface PruneOptions extends WebhookDeliveryScope {
 export interface ErasureFilter extends WebhookDeliveryScope {
   readonly endpointId?: string;
   readonly eventId?: string;
+  /** The option `subject` that the events were published with. */
+  readonly subject?: string;
 }
 
 /** Options of a redelivery. */
@@ -138,6 +140,7 @@ export const ERASURE = option.object<ErasureFilter>()(
     ...SCOPE,
     endpointId: option.notUndefined(identifier()),
     eventId: option.notUndefined(identifier()),
+    subject: option.notUndefined(identifier()),
   },
   {
     ...EXACT,
@@ -145,7 +148,7 @@ export const ERASURE = option.object<ErasureFilter>()(
       at.require(
         at.has('') || Object.values(read).some((value) => value !== undefined),
         '',
-        'has no members; pass a tenant, an endpointId or an eventId',
+        'has no members; pass a tenant, a subject, an endpointId or an eventId',
       );
     },
   },

@@ -32,6 +32,8 @@ export interface WebhookDeliveryView {
   readonly keyState?: DeliveryKeyState;
   /** It is due, and may be waiting for its endpoint's `concurrency` or `rateLimit`, or for the end of a pause of the receiver. */
   readonly limited?: true;
+  /** The queue has dropped its payload, so it cannot be sent again. */
+  readonly payloadDropped?: true;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: Date;
@@ -140,6 +142,7 @@ export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView
     sequence,
     keyState,
     limited: isDue ? listed.isLimited : undefined,
+    payloadDropped: listed.payloadDropped,
     round,
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),

@@ -21,6 +21,7 @@ const TEXT_COLUMNS = {
   event: 'event',
   endpoint_id: 'endpointId',
   tenant: 'tenant',
+  subject: 'subject',
   ordering_key: 'orderingKey',
 } as const;
 
@@ -199,6 +200,7 @@ function stateOf(row: Row): DeliveryState {
     reason: optional(row['reason']) as DeliveryState['reason'],
     updatedAt: Number(row['updated']),
     isLimited: status === 'pending' && row['limited'] === true ? true : undefined,
+    payloadDropped: row['payload_dropped'] === true ? true : undefined,
     keyState: keyStateOf(row),
   };
 }

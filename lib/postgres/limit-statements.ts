@@ -37,12 +37,15 @@ export class LimitStatements {
   /** `$1` queue, `$2` JSON list of `{ lane, slot, overloaded }` of ended runs, `$3` now, `$4` time of this process. */
   readonly end: string;
 
+  /** `$1` queue, `$2` lane. Puts deliveries that were recorded while the limits of their lane were deleted into the index of unlimited ones. */
+  readonly unflag: string;
+
   /** `$1` queue, `$2` lane. Takes deliveries that were recorded before their lane had limits out of the index of unlimited ones. */
   readonly flag: string;
 
   /**
-   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, and `wait`;
-   * in each row, or one without a lane, whether the queue has limits at all.
+   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, with `wait`, and whether
+   * the limits of the lane still exist; in each row, or one without a lane, whether the queue has limits at all.
    */
   readonly findLanes: string;
 
@@ -117,7 +120,7 @@ RETURNING lane`;
 ), written AS (
   UPDATE ${limit} AS limits SET token_ms = token,
     full_at = coalesce(ms + (used_tokens + changed.taken) * token, limits.full_at),
-    running = CASE WHEN changed.concurrency IS NULL THEN '{}' ELSE changed.all_running END
+    running = CASE WHEN changed.concurrency IS NULL THEN '{}' ELSE changed.all_running END, used_at = ${now}
   FROM changed WHERE changed.taken > 0 AND limits.queue = $1::text AND limits.lane = changed.lane
 )
 SELECT claimed.*, lanes FROM (
@@ -149,10 +152,15 @@ UPDATE ${limit} AS limits SET running = limits.running - slots,
   paused_until = greatest(paused_until, ms + pause),
   slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END
 FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AND limits.lane IN (SELECT lane FROM own)`;
-    this.flag = `UPDATE ${delivery} SET limited = true WHERE seq = ANY (ARRAY(
-  SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held AND NOT limited
+    const flagging = (
+      limited: boolean,
+    ): string => `UPDATE ${delivery} SET limited = ${limited} WHERE seq = ANY (ARRAY(
+  SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held
+    AND ${limited ? 'NOT limited' : 'limited'}
   ORDER BY due_at, seq LIMIT ${FLAGGED_AT_ONCE} FOR UPDATE SKIP LOCKED
 )) RETURNING seq`;
+    this.flag = flagging(true);
+    this.unflag = flagging(false);
     // One look into the index for each lane, however many deliveries it has.
     this.findLanes = `WITH RECURSIVE lanes AS (
   (SELECT lane FROM ${delivery} WHERE queue = $1::text AND ${IS_WAITING} ORDER BY lane LIMIT 1)
@@ -161,7 +169,8 @@ FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AN
     ORDER BY lane LIMIT 1) FROM lanes WHERE lane IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM ${limit} WHERE queue = $1::text) AS has_limits, waiting.* FROM (SELECT) AS one LEFT JOIN (
-  SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait FROM lanes, LATERAL (
+  SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait,
+    EXISTS (SELECT FROM ${limit} AS limits WHERE queue = $1::text AND limits.lane = lanes.lane) AS is_limited FROM lanes, LATERAL (
   SELECT due_at FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = lanes.lane
     AND status = 'pending' AND NOT held ORDER BY due_at, seq LIMIT 1
 ) AS first WHERE first.due_at <= ${now} + $3::float8 * interval '1 ms'

@@ -75,6 +75,7 @@ export function matches(
   const { endpointId, tenant, receiver } = factsOf(delivery);
   return (
     isWanted(filter.tenant, tenant) &&
+    isWanted(filter.subject, delivery.received === undefined ? delivery.subject : undefined) &&
     isWanted(filter.endpointId, endpointId) &&
     isWanted(filter.receiver, receiver) &&
     isWanted(filter.eventId, delivery.eventId) &&

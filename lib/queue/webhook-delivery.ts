@@ -104,8 +104,8 @@ export interface DeliveryState {
   /** The time of the last change, in epoch milliseconds; `createdAt` if there was none. */
   readonly updatedAt: number;
   /**
-   * The queue deleted the payload of a finished delivery to save space. It cannot be sent again, and `payload.bytes`
-   * is `undefined`.
+   * The queue dropped the payload of a finished delivery, by `keepPayloads` or to save space. It cannot be sent again, and
+   * `payload.bytes` is `undefined`.
    */
   readonly payloadDropped?: true | undefined;
   /** Once it is due, it may have to wait for the limits of its lane; absent while it is attempted. */

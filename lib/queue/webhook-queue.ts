@@ -41,6 +41,8 @@ export interface ListedDelivery<Facts extends DeliveryFacts = DeliveryFacts> ext
 export interface DeliveryFilter {
   readonly tenant?: string | undefined;
   readonly endpointId?: string | undefined;
+  /** The subject that the event was published with. */
+  readonly subject?: string | undefined;
   /** Name of the receiver of a received event. */
   readonly receiver?: string | undefined;
   /** The event's id. */
@@ -119,7 +121,8 @@ export interface DeliveryCountFilter extends Pick<
  *   without a burst; it recovers the whole limit within 10 minutes. A new limit applies once a delivery is recorded or attempted
  *   with it. Deliveries that wait for a limit delay no other lane.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
- * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
+ * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes. A queue may drop payloads of
+ *   deliveries that are done (`payloadDropped`): it then changes nothing else, and still recognises their ids.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */

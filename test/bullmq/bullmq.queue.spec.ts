@@ -37,6 +37,7 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       engines.set(queue, bull);
       return queue;
     },
+    createDropping: (clock, keepPayloads) => new BullMqQueue(bullQueue(), { clock, keepPayloads }),
     advance: (ms) => sleep(ms),
     expireLease: async (queue, id) => {
       const bull = engines.get(queue)!;
@@ -172,6 +173,37 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     }
     expect(ran).toEqual(['waiting']);
     await queue.stop(clock.now() + 5_000);
+  });
+
+  it('keeps nothing of endpoints, keys and limits without deliveries for longer than 30 days', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    const { delivery, notBefore } = due('once');
+    const limits = { concurrency: 1 };
+    const item = { delivery: { ...delivery, orderingKey: 'key' }, notBefore, limits };
+    await queue.enqueue([item]);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    while ((await queue.find(['once']))[0]?.status !== 'delivered') await sleep(20);
+    await queue.stop(Date.now() + 5_000);
+    await queue.erase({ eventId: delivery.eventId });
+    const client = (await bull.getBackend().client) as unknown as {
+      keys(pattern: string): Promise<string[]>;
+      pttl(key: string): Promise<number>;
+    };
+    const base = bull.toKey('webhooks');
+    // The turns of endpoints start again when nothing is due.
+    const turns = [`${base}:turn`, `${base}:had`];
+    const keys = (await client.keys(`${base}:*`)).filter((key) => !turns.includes(key)).toSorted();
+    const lives = await Promise.all(keys.map(async (key) => client.pttl(key)));
+
+    expect(keys.map((key) => key.slice(base.length + 1).split(':')[0])).toEqual([
+      'limit',
+      'number',
+    ]);
+    for (const ms of lives) {
+      expect(ms).toBeGreaterThan(29 * 24 * 3_600_000);
+      expect(ms).toBeLessThanOrEqual(30 * 24 * 3_600_000);
+    }
   });
 
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {

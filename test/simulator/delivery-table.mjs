@@ -265,7 +265,7 @@ export class DeliveryTable {
     const found = [...new Set(limited.map(({ lane }) => lane))]
       .map((lane) => {
         const due = Math.min(...rows.filter((row) => row.lane === lane).map((row) => row.due));
-        return { has_limits, lane, wait: Math.max(0, due - this.now) };
+        return { has_limits, lane, wait: Math.max(0, due - this.now), is_limited: true };
       })
       .filter(({ wait }) => wait <= lookAhead);
     return found.length > 0 ? found : [{ has_limits, lane: null }];
@@ -464,6 +464,7 @@ function columnsOf(row) {
     event_id,
     endpoint_id,
     tenant,
+    subject,
     receiver,
     ordering_key,
     limited,
@@ -475,6 +476,8 @@ function columnsOf(row) {
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
     tenant: tenant ?? null,
+    subject: subject ?? null,
+    payload_dropped: false,
     receiver: receiver ?? null,
     ordering_key: ordering_key ?? null,
     ...rest,

@@ -6,7 +6,7 @@ import type {
   DeliveryDetails,
 } from '../console-api.js';
 import { Action } from './action.js';
-import { ApiError, get } from './api.js';
+import { get } from './api.js';
 import { Content, Copy, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
 import { Destination, KeyPill, NextAttempt, Reason, resend, StatusPill } from './deliveries.js';
 import { duration } from './format.js';
@@ -51,7 +51,7 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             </p>
             <KeyNotice of={delivery} />
             <div class="buttons">
-              {mayResend && (
+              {mayResend && delivery.payloadDropped !== true && (
                 <Action
                   kind="main"
                   label={delivery.status === 'delivered' ? TEXT.redeliver : TEXT.retryNow}
@@ -72,7 +72,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             </div>
             <DeliveryFacts delivery={delivery} />
             <Attempts of={delivery} />
-            {mayView && <Payload path={`${path}/payload`} />}
+            {mayView && (
+              <Payload path={`${path}/payload`} isDropped={delivery.payloadDropped === true} />
+            )}
           </>
         )}
       </Content>
@@ -167,13 +169,12 @@ function Claims({ token }: { token: NonNullable<DeliveryAttempt['token']> }): JS
 
 /** The request as a command, with a variable for its token, which is not stored. */
 async function curlOf(
-  { url, origin, attempts }: DeliveryDetails,
+  { url, origin, attempts, payloadDropped }: DeliveryDetails,
   path: string,
   mayView: boolean,
 ): Promise<string> {
-  const payload = mayView
-    ? await get<ConsolePayload>(`${path}/payload`).catch(ifNotKept)
-    : undefined;
+  const isShown = mayView && payloadDropped !== true;
+  const payload = isShown ? await get<ConsolePayload>(`${path}/payload`) : undefined;
   const method = attempts.at(-1)?.method ?? 'POST';
   const parts = [
     method === 'HEAD' ? 'curl --head' : 'curl',
@@ -187,11 +188,6 @@ async function curlOf(
       : []),
   ];
   return parts.join(' \\\n  ');
-}
-
-/** A queue may drop the payload of what is delivered. */
-function ifNotKept(error: unknown): undefined {
-  if (!(error instanceof ApiError) || error.status !== 404) throw error;
 }
 
 /** For a shell of POSIX. */

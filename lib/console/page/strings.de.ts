@@ -260,6 +260,8 @@ export const GERMAN: Messages = {
   payload: {
     title: 'Inhalt',
     show: 'Inhalt zeigen',
+    dropped:
+      'Der Inhalt ist nicht mehr gespeichert, daher kann die Zustellung nicht erneut gesendet werden.',
     facts: (type, size) => `${type}, ${size}`,
     truncated: 'Nur der Anfang wird gezeigt.',
     redacted: 'Die Anwendung hat Teile entfernt.',

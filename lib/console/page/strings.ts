@@ -249,6 +249,7 @@ export const STRINGS = {
   payload: {
     title: 'Payload',
     show: 'Show payload',
+    dropped: 'The payload is no longer stored, so the delivery cannot be sent again.',
     facts: (type: string, size: string) => `${type}, ${size}`,
     truncated: 'Only the beginning is shown.',
     redacted: 'Parts were removed by the application.',
