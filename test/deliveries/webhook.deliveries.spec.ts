@@ -23,7 +23,7 @@ async function start(
   clock?: TestClock,
 ): Promise<PublisherBench> {
   await bench?.stop();
-  const all = {
+  const all: Partial<WebhookPublisherOptions> = {
     endpoints: [
       { id: 'crm', url: receiver.url, method: 'POST' },
       { id: 'erp', url: receiver.url, method: 'POST', events: ['order.paid'] },
