@@ -21,7 +21,7 @@ type Row = Readonly<Record<string, unknown>>;
 
 /** The tables of the sample in memory, as far as it uses the interface of Drizzle. The first column is the primary key. */
 class Tables {
-  private readonly rows = new Map<object, Map<unknown, Row>>();
+  private readonly rows = new Map<object, Map<string, Row>>();
 
   async transaction(work: (tx: Transaction) => Promise<void>): Promise<void> {
     const tx = new Transaction();
@@ -44,14 +44,14 @@ class Tables {
     };
   }
 
-  keysOf(table: object): unknown[] {
+  keysOf(table: object): string[] {
     return [...(this.rows.get(table)?.keys() ?? [])].toSorted();
   }
 
   private add(table: object, row: Row): void {
-    const rows = this.rows.get(table) ?? new Map<unknown, Row>();
+    const rows = this.rows.get(table) ?? new Map<string, Row>();
     this.rows.set(table, rows);
-    const [key] = Object.values(row);
+    const key = String(Object.values(row)[0]);
     if (!rows.has(key)) rows.set(key, row);
   }
 }
