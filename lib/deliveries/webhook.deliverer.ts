@@ -126,6 +126,7 @@ export class WebhookDeliverer {
       { delivery, outcome, attempt: recorded, limits, overloadedUntil, receipt },
       endpoint.label,
     );
+    // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
     return run;
   }

@@ -120,7 +120,7 @@ async function commandLine(
     expect(await reportOf(schema)).toMatchObject({
       schema,
       state: 'behind',
-      latest: 9,
+      latest: 10,
       steps: [
         { version: 1, name: 'replay', appliedAt: null },
         { version: 2, name: 'endpoint', appliedAt: null },
