@@ -116,7 +116,7 @@ return redis.call('EXISTS', parked)`,
  */
 export const SET_LIMITS = new QueueScript(
   'webhooksSetLimits',
-  `${READ}
+  `${READ_LANE}
 local names = { 'concurrency', 'perSecond', 'burst', 'since' }
 local isKnown = redis.call('EXISTS', limit) == 1
 if not isKnown and ARGV[2] == '' and ARGV[3] == '' then return 0 end
