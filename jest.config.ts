@@ -68,7 +68,11 @@ const config: Config = {
     {
       ...shared,
       displayName: 'proofs',
-      testMatch: [...below(PROOFS), '<rootDir>/test/**/*.proof.spec.ts'],
+      testMatch: [
+        ...below(PROOFS),
+        '<rootDir>/test/**/*.proof.spec.ts',
+        '<rootDir>/sample/**/*.spec.ts',
+      ],
       globalSetup: '<rootDir>/test/fixtures/compiled-samples.mjs',
     },
   ],

@@ -63,6 +63,7 @@ export { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 export type {
   WebhookDeliveryView,
   WebhookDeliveryDetails,
+  AttemptToken,
   WebhookAttemptView,
   WebhookDeliveryPayload,
   WebhookDeliveryPage,

@@ -6,6 +6,7 @@ import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { ENGINES, openQueue } from '../../test/fixtures/durable-queues.mjs';
 import { answers, SERVICE_URLS } from '../../test/fixtures/service-urls.mjs';
 import { dueDelivery, fill, median } from '../deliveries.mjs';
+import { report } from '../harness.mjs';
 
 const NEEDS = { postgres: 'PostgreSQL', bullmq: 'Redis' };
 /** Numbers of concurrent callers, each waiting for its acknowledgement. */
@@ -19,8 +20,19 @@ const RECORDED = 'deliveries that a queue records a second, one call each';
 const BY_HAND = 'times as many recorded as by the engine alone, one call each, 20 callers';
 const PROCESSED = 'deliveries that a queue hands to a handler which does nothing, a second';
 
+/** Ordering keys, and the deliveries of a turn. */
+const KEYS = 10_000;
+const KEYED_TURN = { full: 2_000, quick: 500 };
+/** A turn in memory would be too short to measure. */
+const MEMORY_TURNS = 10;
+const KEYED_ROUNDS = { full: 9, quick: 3 };
+
 /** Throughput of the queues in wall time, since they mostly wait for their databases. */
 export async function run({ quick = false, only = '' } = {}) {
+  return [...(await throughput(quick, only)), ...(await ordering(quick ? 'quick' : 'full', only))];
+}
+
+async function throughput(quick, only) {
   if (![RECORDED, BY_HAND, PROCESSED].some((title) => title.includes(only))) return [];
   const count = quick ? 500 : 4_000;
   console.log(`\nqueues: ${count} deliveries, ${CONCURRENCY} attempts at once`);
@@ -191,7 +203,73 @@ async function consume(queue, count) {
   await queue.consume(async ({ id }) => {
     // Counts ids: a delivery that is handed out twice counts once.
     if (handled.add(id).size === count) finish();
-    return { outcome: { type: 'delivered' } };
+    return delivered();
   });
   await finished;
+}
+
+/** With an attempt: an endpoint whose first attempt has not ended gets two slots. */
+function delivered() {
+  const attempt = { attempt: 1, at: Date.now(), durationMs: 1, method: 'POST', statusCode: 204 };
+  return { outcome: { type: 'delivered' }, attempt };
+}
+
+/** Deliveries with ordering keys against those without, from the call that records them to the recorded outcome. */
+async function ordering(mode, only) {
+  const results = [];
+  for (const engine of await present()) {
+    const title = `recorded and handed out, ${KEYS} ordering keys, ${engine}`;
+    if (!title.includes(only)) continue;
+    await withQueue(engine, async (plain) =>
+      withQueue(engine, async (keyed) => {
+        const runs = [
+          { name: 'without keys', turn: await consumer(plain, false), pairs: [] },
+          { name: 'with keys', turn: await consumer(keyed, true), pairs: [] },
+        ];
+        for (const { turn } of runs) await turn(KEYS);
+        const count = KEYED_TURN[mode] * (engine === 'memory' ? MEMORY_TURNS : 1);
+        await compareTurns(runs, count, KEYED_ROUNDS[mode]);
+        results.push(report(title, runs[0].name, runs, 'a delivery'));
+      }),
+    );
+  }
+  return results;
+}
+
+async function compareTurns(runs, count, rounds) {
+  for (let round = 0; round < rounds; round++) {
+    for (const { turn, pairs } of runs) {
+      const isFirst = round % 2 === 0;
+      let beside = isFirst ? await runs[0].turn(count) : 0;
+      const own = await turn(count);
+      if (!isFirst) beside = await runs[0].turn(count);
+      pairs.push({ own, ratio: beside / own });
+    }
+  }
+}
+
+/** @returns a function that records a number of deliveries, and resolves to the microseconds that each took until its outcome */
+async function consumer(queue, isKeyed) {
+  let [number, left, finish] = [0, 0];
+  await queue.consume(async () => {
+    if (--left === 0) finish();
+    return delivered();
+  });
+  const record = async () => {
+    const item = dueDelivery(`delivery-${number}`);
+    // A prime number of steps, so that neighbours have distant keys.
+    const orderingKey = `key-${(number++ * 7_919) % KEYS}`;
+    await queue.enqueue([
+      isKeyed ? { ...item, delivery: { ...item.delivery, orderingKey } } : item,
+    ]);
+  };
+  return async (count) => {
+    left = count;
+    const finished = new Promise((resolve) => (finish = resolve));
+    const start = performance.now();
+    await rate(count, CALLERS[0], record);
+    await finished;
+    await queue.flush();
+    return ((performance.now() - start) * 1_000) / count;
+  };
 }

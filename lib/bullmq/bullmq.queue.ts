@@ -88,7 +88,7 @@ export class BullMqQueue extends WebhookQueue {
     this.clock = this.options.clock;
     this.lanes = new LaneGate(this.options, this.clock);
     this.turns = new FairTurns(queue);
-    this.history = new DeliveryHistory(queue);
+    this.history = new DeliveryHistory(queue, this.options.keepPayloads !== undefined);
     const { clock, history, turns } = this;
     const order = new KeyOrder(queue, clock);
     const keys = new KeyTurns(queue, order, clock);
@@ -252,11 +252,15 @@ export class BullMqQueue extends WebhookQueue {
 
   /** Removes old deliveries, and checks a part of the history. */
   private async maintain(): Promise<void> {
-    const { keepDelivered, keepDead, maxDelivered } = this.options;
+    const { keepDelivered, keepDead, keepPayloads, maxDelivered } = this.options;
     await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
     if (keepDead !== undefined) {
       const old = { status: 'dead', until: this.clock.now() - keepDead } as const;
       await this.removeAll(old, ({ keyState }) => keyState !== 'blocking');
+    }
+    if (keepPayloads !== undefined) {
+      const until = this.clock.now() - keepPayloads;
+      while (await this.request(async () => this.deliveries.dropPayloads(until)));
     }
     await this.request(async () => this.deliveries.checkHistory());
     await this.request(async () => this.keys.checkOpen());

@@ -1,4 +1,5 @@
 import type { Queue } from 'bullmq';
+import type { DeliveryRecord } from '../queue/webhook-delivery.js';
 import type {
   DeliveryCountFilter,
   DeliveryCounts,
@@ -10,6 +11,8 @@ import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Entries that one step of a repair reads. */
 const BATCH = 500;
+/** Milliseconds after which a payload is taken again that was not dropped. */
+const TAKEN_FOR = 60_000;
 /** Groups that one script counts. */
 const GROUPS = 1_000;
 
@@ -19,7 +22,8 @@ const GROUPS = 1_000;
  *   :entries     hash        id → its entry, as JSON
  *   :by:<facet>  sorted set  id → createdAt; a facet is "status:dead" or "tenant:acme"; the empty one holds every id
  *   :due:<group> sorted set  id → due time, of pending deliveries
- *   :groups      set         groups that have or had deliveries
+ *   :groups      set         groups that have deliveries
+ *   :payloads    sorted set  id → when it was delivered, of deliveries whose payload will be dropped
  */
 
 /** What the sets know of a delivery. */
@@ -29,6 +33,8 @@ interface Entry {
   readonly due?: number | undefined;
   readonly group: string;
   readonly facets: readonly string[];
+  /** When it was delivered, in epoch milliseconds; if its payload will be dropped. */
+  readonly payload?: number | undefined;
   /** When the entry was written, in epoch milliseconds. */
   readonly at: number;
 }
@@ -59,8 +65,14 @@ for i = 1, #ARGV, 3 do
     end
     if old.due and not new.due then redis.call('ZREM', base .. ':due:' .. old.group, id) end
     if new.due then redis.call('ZADD', base .. ':due:' .. new.group, new.due, id) end
+    if old.payload or text == '' then redis.call('ZREM', base .. ':payloads', id) end
+    if new.payload then redis.call('ZADD', base .. ':payloads', new.payload, id) end
     if text == '' then
       redis.call('HDEL', base .. ':entries', id)
+      local of = base .. ':by:group:'
+      if old.group and redis.call('EXISTS', of .. 'pending:' .. old.group, of .. 'delivered:' .. old.group, of .. 'dead:' .. old.group) == 0 then
+        redis.call('SREM', base .. ':groups', old.group)
+      end
     else
       redis.call('HSET', base .. ':entries', id, text)
       redis.call('SADD', base .. ':groups', new.group)
@@ -136,6 +148,18 @@ return counts`,
 );
 
 /**
+ * ARGV: a time, the most, a later time. Returns the ids of payloads that are older, and makes them due again later: if this process
+ * dies, another one takes them.
+ */
+const TAKE_PAYLOADS = new QueueScript(
+  'webhooksTakePayloads',
+  `local set = KEYS[1] .. ':payloads'
+local ids = redis.call('ZRANGEBYSCORE', set, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+for _, id in ipairs(ids) do redis.call('ZADD', set, ARGV[3], id) end
+return ids`,
+);
+
+/**
  * Small sorted sets by which deliveries are listed and counted.
  *
  * They are a hint, because no call of BullMQ takes part in a transaction of ours: callers read each listed job, and
@@ -155,17 +179,27 @@ export class DeliveryHistory {
     return (await WRITE.run(this.queue, values)) as number[];
   });
 
-  constructor(private readonly queue: Queue) {}
+  /** @param dropsPayloads - whether the payloads of delivered deliveries are dropped before their deliveries */
+  constructor(
+    private readonly queue: Queue,
+    private readonly dropsPayloads: boolean,
+  ) {}
 
   /** Adds entries for ids that have none. @returns how many were added */
-  async add(deliveries: readonly ListedDelivery[], now: number): Promise<number> {
-    return this.write(deliveries.map((each) => [each.delivery.id, '', entryOf(each, now)]));
+  async add(deliveries: readonly DeliveryRecord[], now: number): Promise<number> {
+    return this.write(deliveries.map((each) => [each.delivery.id, '', this.entryOf(each, now)]));
   }
 
   /** Never rejects: what could not be written is repaired. */
-  async set(delivery: ListedDelivery, now: number): Promise<void> {
+  async set(delivery: DeliveryRecord, now: number): Promise<void> {
     const { id } = delivery.delivery;
-    await this.write([[id, '*', entryOf(delivery, now)]]).catch(() => this.unwritten.add(id));
+    await this.write([[id, '*', this.entryOf(delivery, now)]]).catch(() => this.unwritten.add(id));
+  }
+
+  /** Ids of deliveries that were delivered until a time, and whose payloads are still there. Others do not get them for a minute. */
+  async takePayloads(until: number, limit: number): Promise<readonly string[]> {
+    const values = [until, limit, until + TAKEN_FOR];
+    return (await TAKE_PAYLOADS.run(this.queue, values)) as string[];
   }
 
   async delete(ids: readonly string[]): Promise<void> {
@@ -179,7 +213,7 @@ export class DeliveryHistory {
    */
   async repair(
     ids: readonly string[],
-    read: (ids: readonly string[]) => Promise<readonly (ListedDelivery | undefined)[]>,
+    read: (ids: readonly string[]) => Promise<readonly (DeliveryRecord | undefined)[]>,
     { before, now }: { readonly before: number; readonly now: number },
   ): Promise<void> {
     const client = await this.queue.getBackend().client;
@@ -191,7 +225,7 @@ export class DeliveryHistory {
         const known = entries[position] ?? '';
         const delivery = deliveries[position];
         const at = known === '' ? 0 : (JSON.parse(known) as Entry).at;
-        return at > before ? [] : [[id, known, delivery && entryOf(delivery, now)]];
+        return at > before ? [] : [[id, known, delivery && this.entryOf(delivery, now)]];
       });
       await this.write(changes);
     }
@@ -247,6 +281,16 @@ export class DeliveryHistory {
     return found;
   }
 
+  private entryOf(record: DeliveryRecord, at: number): Entry {
+    const { delivery, status, nextAttemptAt: due, updatedAt, payloadDropped } = record;
+    const group = groupIdOf(record);
+    const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable(record))];
+    const hasPayload = status === 'delivered' && payloadDropped !== true;
+    const isTracked = this.dropsPayloads && hasPayload && delivery.payload.bytes !== undefined;
+    const payload = isTracked ? updatedAt : undefined;
+    return { createdAt: delivery.createdAt, due, group, facets, payload, at };
+  }
+
   /** @returns how many entries were changed */
   private async write(changes: readonly Change[]): Promise<number> {
     const changed = await this.writes.add(changes);
@@ -276,17 +320,14 @@ function isIn(group: string, filter: DeliveryCountFilter): boolean {
   );
 }
 
-function entryOf({ delivery, ...state }: ListedDelivery, at: number): Entry {
-  const { status } = state;
-  const group = JSON.stringify(
+function groupIdOf({ delivery }: DeliveryRecord): string {
+  return JSON.stringify(
     [
       delivery.received === undefined ? delivery.endpointId : null,
       delivery.received === undefined ? delivery.tenant : null,
       delivery.received?.receiver,
     ].map((member) => member ?? null),
   );
-  const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable({ delivery, ...state }))];
-  return { createdAt: delivery.createdAt, due: state.nextAttemptAt, group, facets, at };
 }
 
 /** The members of a delivery that a filter can name. */
@@ -295,11 +336,19 @@ function filterable({ delivery, status }: ListedDelivery): DeliveryFilter {
   if (delivery.received !== undefined) {
     return { status, event, eventId, receiver: delivery.received.receiver };
   }
-  const { endpointId, tenant } = delivery;
-  return { status, event, eventId, endpointId, tenant };
+  const { endpointId, tenant, subject } = delivery;
+  return { status, event, eventId, endpointId, tenant, subject };
 }
 
-const FILTERED = ['status', 'event', 'eventId', 'endpointId', 'tenant', 'receiver'] as const;
+const FILTERED = [
+  'status',
+  'event',
+  'eventId',
+  'endpointId',
+  'tenant',
+  'subject',
+  'receiver',
+] as const;
 
 function facetsOf(filter: DeliveryFilter): string[] {
   return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));

@@ -105,6 +105,12 @@ export function dataAfter(
   }
 }
 
+/** The data of a delivery without its payload. */
+export function droppedPayload(data: DeliveryJobData): DeliveryJobData {
+  const { base64: _, ...payload } = data.delivery.payload;
+  return { ...data, delivery: { ...data.delivery, payload: { ...payload, dropped: true } } };
+}
+
 /** The data of a dead delivery that starts a new round. */
 export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
   const { delivery, history, holdsKey } = data;
@@ -131,7 +137,8 @@ export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
   const delivery = deliveryOfStored(data.delivery);
   if (isDelivered(job)) {
     const { attempts, updatedAt } = returnvalue;
-    return { delivery, status: 'delivered', attempts, updatedAt };
+    const payloadDropped = data.delivery.payload.dropped;
+    return { delivery, status: 'delivered', attempts, updatedAt, payloadDropped };
   }
   const { attempts, reason, updatedAt } = data;
   // Until BullMQ has moved it, its worker owns it, and it cannot be redelivered yet.

@@ -120,9 +120,9 @@ export class DeliveryRunner {
   /** Sent together with the change of the job: waiting for it would give a crash more time to repeat the attempt. */
   private index(job: DeliveryJob, status: DeliveryStatus, dueAt?: number): void {
     const now = this.parts.clock.now();
-    const { delivery, attempts, updatedAt } = recordOf(job);
+    const { delivery, attempts } = recordOf(job);
     const nextAttemptAt = status === 'pending' ? dueAt : undefined;
-    void this.parts.history.set({ delivery, status, attempts, updatedAt, nextAttemptAt }, now);
+    void this.parts.history.set({ delivery, status, attempts, updatedAt: now, nextAttemptAt }, now);
   }
 
   private async putOff(

@@ -1,11 +1,10 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { endpointLane } from '../queue/delivery-identity.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { ownKey, QueueScript } from './queue-script.js';
 
-/** Milliseconds after which an unused key starts a new series of numbers. */
-const SERIES_KEPT = 30 * 24 * 3_600_000;
 /** Turns that one check reads. */
 const CHECKED = 500;
 
@@ -30,7 +29,7 @@ for i = 3, #ARGV, 2 do
   if not number and (ARGV[2] == '1' or redis.call('HEXISTS', base .. ':entries', id) == 0) then
     -- A series starts with the time, so that numbers never fall.
     number = (redis.call('GET', base .. ':number:' .. key) or now) + 1
-    redis.call('SET', base .. ':number:' .. key, string.format('%.0f', number), 'PX', ${SERIES_KEPT})
+    redis.call('SET', base .. ':number:' .. key, string.format('%.0f', number), 'PX', ${KEPT_UNUSED})
     redis.call('ZADD', base .. ':turns:' .. key, number, id)
     redis.call('ZADD', base .. ':open', now, id .. '\\n' .. key)
   end

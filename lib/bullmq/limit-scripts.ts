@@ -1,11 +1,12 @@
 import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { QueueScript } from './queue-script.js';
 
 /*
  * Keys:
  *
  *   :limit:<lane>    hash        its limits; `fullAt`, when all tokens are available again; `token`, its milliseconds; the pause and the part of the rate
- *                                that an overload has left; `place`, the last one given out
+ *                                that an overload has left; `place`, the last one given out. It expires without use
  *   :started:<lane>  sorted set  id → time until which a run counts; a process extends that of its own runs
  *   :parked:<lane>   sorted set  id → place, of the deliveries that wait for a limit
  *   :parkedLanes     set         lanes with parked deliveries
@@ -26,7 +27,8 @@ end
 local function shareAt(at) return math.min(1, (l.share or 1) + math.max(0, at - (l.slowedAt or 0)) / ${RECOVERY}) end
 local nextToken = l.perSecond and 1000 / (l.perSecond * shareAt(now))
 local token = l.perSecond and (l.token or nextToken)
-local usedTokens = token and math.max(0, (l.fullAt or 0) - now) / token
+-- A pause ends without a burst.
+local usedTokens = token and math.max(0, (l.fullAt or 0) - now, (l.pausedUntil or 0) + (l.burst - 1) * token - now) / token
 redis.call('ZREMRANGEBYSCORE', started, '-inf', now)
 local function freeNow()
   if (l.pausedUntil or 0) > now then return 0 end
@@ -55,7 +57,7 @@ ${READ}`;
 export const ADMIT = new QueueScript(
   'webhooksAdmit',
   `local function admit(lane, id)
-if redis.call('EXISTS', KEYS[1] .. ':limit:' .. lane) == 0 then return { 1, 0 } end
+if redis.call('PEXPIRE', KEYS[1] .. ':limit:' .. lane, ${KEPT_UNUSED}) == 0 then return { 1, 0 } end
 ${READ}
 local place = redis.call('ZSCORE', parked, id)
 -- A run whose process has died does not count against it, and it is repeated first.
@@ -104,32 +106,41 @@ if pause then
   local share, till = l.share or 1, math.max(l.pausedUntil or 0, now + pause)
   if (l.pausedUntil or 0) <= now then share = math.max(${LEAST_SHARE}, shareAt(now) / 2) end
   redis.call('HSET', limit, 'share', share, 'pausedUntil', till, 'slowedAt', till)
-  -- The pause ends without a burst.
-  if l.perSecond then
-    local slow = 1000 / (l.perSecond * share)
-    redis.call('HSET', limit, 'token', slow, 'fullAt', string.format('%.3f', till + (l.burst - 1) * slow))
-  end
 end
 return redis.call('EXISTS', parked)`,
 );
 
-/** ARGV: lane, concurrency, perSecond, burst, since: '' for none. Returns 1 if they are other limits than before, or 0. */
+/**
+ * ARGV: lane, concurrency, perSecond, burst, since: '' for none. Returns 1 if they are other limits than before, or 0. Another `since`
+ * ends a pause and the slower rate of an overload; tokens that are used stay used.
+ */
 export const SET_LIMITS = new QueueScript(
   'webhooksSetLimits',
-  `local limit = KEYS[1] .. ':limit:' .. ARGV[1]
+  `${READ_LANE}
 local names = { 'concurrency', 'perSecond', 'burst', 'since' }
 local isKnown = redis.call('EXISTS', limit) == 1
 if not isKnown and ARGV[2] == '' and ARGV[3] == '' then return 0 end
 local isChanged = not isKnown
-if redis.call('HGET', limit, 'since') ~= ARGV[5] then redis.call('HDEL', limit, 'fullAt', 'pausedUntil', 'share', 'slowedAt') end
+local share = shareAt(now)
+if redis.call('HGET', limit, 'since') ~= ARGV[5] then
+  redis.call('HDEL', limit, 'pausedUntil', 'share', 'slowedAt')
+  share = 1
+end
 for i, name in ipairs(names) do
   if redis.call('HGET', limit, name) ~= ARGV[i + 1] then
     redis.call('HSET', limit, name, ARGV[i + 1])
     isChanged = true
   end
 end
-if isChanged then redis.call('HDEL', limit, 'token') end
-return isChanged and 1 or 0`,
+redis.call('PEXPIRE', limit, ${KEPT_UNUSED})
+if not isChanged then return 0 end
+redis.call('HDEL', limit, 'token', 'fullAt')
+if token and ARGV[3] ~= '' then
+  local newToken = 1000 / (ARGV[3] * share)
+  local used = math.max(0, (l.fullAt or 0) - now) / token
+  redis.call('HSET', limit, 'token', newToken, 'fullAt', string.format('%.3f', now + used * newToken))
+end
+return 1`,
 );
 
 /** ARGV: milliseconds for which runs count, then lane and id of each. Extends those that have not ended. */

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
-import { limitsKey } from '../queue/lane-limits.js';
+import { RememberedLimits } from '../queue/lane-limits.js';
 import { laneOfStored } from '../queue/stored-delivery.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
@@ -17,16 +17,13 @@ const WOKEN_AT_ONCE = 100;
 const INTERVAL = 5_000;
 /** Milliseconds between two looks at a lane. */
 const SHORTEST_WAIT = 10;
-/** Lanes whose limits are remembered. */
-const MAX_REMEMBERED = 10_000;
 
 /**
  * The limits of lanes, which all processes share. A job that may not start is parked: it is delayed for long, and made due once a
  * limit lets it start. So it is fetched twice, however long it waits.
  */
 export class SharedLimits {
-  /** By lane: the limits that this process has set last. */
-  private readonly known = new Map<string, string>();
+  private readonly known = new RememberedLimits();
   /** The runs of this process in limited lanes, by id. */
   private readonly running = new Map<string, string>();
   /** By lane: when parked jobs are looked at again. */
@@ -124,13 +121,12 @@ export class SharedLimits {
   }
 
   private async set(lane: string, limits: DeliveryLimits): Promise<void> {
-    const key = limitsKey(limits);
-    if (this.known.get(lane) === key) return;
+    const now = this.clock.now();
+    if (this.known.has(lane, limits, now)) return;
     const { concurrency = '', perSecond = '', burst = '', since = '' } = limits;
     const values = [lane, concurrency, perSecond, burst, since];
     const isChanged = (await SET_LIMITS.run(this.queue, values)) === 1;
-    if (this.known.size > MAX_REMEMBERED) this.known.clear();
-    this.known.set(lane, key);
+    this.known.add(lane, limits, now);
     if (isChanged) await this.wake(lane);
   }
 

@@ -18,6 +18,7 @@ import {
   attemptsOf,
   deliveryIdOf,
   type DeliveryJob,
+  droppedPayload,
   inState,
   isDead,
   isDelivered,
@@ -35,6 +36,8 @@ import type { SharedLimits } from './shared-limits.js';
 const CHECKED = 200;
 /** Deliveries that are removed at once. */
 export const REMOVED = 1_000;
+/** Payloads that are dropped at once: their jobs are read with them. */
+const DROPPED = 100;
 /** Milliseconds for which an entry of the history may be ahead of its job. */
 const SETTLING = 60_000;
 /** Deliveries that one script lists. */
@@ -149,8 +152,12 @@ export class StoredDeliveries {
       const wanted = Math.min(limit - found.length, LONGEST_PAGE);
       const page = await this.parts.history.list(filter, { limit: wanted, after: next });
       for (const [index, record] of (await this.read(page.ids)).entries()) {
-        if (record !== undefined && matches(record, filter)) found.push(withoutPayload(record));
-        else wrong.push(page.ids[index]!);
+        if (record === undefined || !matches(record, filter)) {
+          wrong.push(page.ids[index]!);
+        } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
+          // The sets do not know the order of keys.
+          found.push(withoutPayload(record));
+        }
       }
       next = page.next;
     } while (next !== undefined && found.length < limit);
@@ -261,6 +268,20 @@ export class StoredDeliveries {
   private async clean(grace: number, limit: number): Promise<void> {
     const removed = await this.parts.queue.clean(grace, limit, 'completed');
     await this.parts.history.delete(removed.map(deliveryIdOf));
+  }
+
+  /** Drops a batch of payloads of deliveries that were delivered until a time. @returns whether more may be due */
+  async dropPayloads(until: number): Promise<boolean> {
+    const ids = await this.parts.history.takePayloads(until, DROPPED);
+    await Promise.all(ids.map(async (id) => this.dropPayload(id)));
+    return ids.length === DROPPED;
+  }
+
+  private async dropPayload(id: string): Promise<void> {
+    const job = await this.job(id);
+    if (job === undefined) return this.parts.history.delete([id]);
+    if (isDelivered(job)) await job.updateData(droppedPayload(job.data));
+    await this.parts.history.set(recordOf(job), this.parts.clock.now());
   }
 
   /** Makes a part of the history agree with the jobs. */

@@ -22,7 +22,7 @@ import type { ActivityRow } from './console-api.js';
 import { ConsoleActivity } from './console-activity.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { optional } from './console-route.js';
-import { activityRow } from './console-views.js';
+import { type ActivityDetails, activityRow } from './console-views.js';
 
 /** Name of the diagnostics channel with an {@link ActivityRow} for each action. */
 const ACTION_CHANNEL = 'nestjs-webhook-token:console-action';
@@ -30,7 +30,8 @@ const actions = channel(ACTION_CHANNEL);
 
 /** An action that has ended; the log adds its id and time. */
 export type NewAction = Pick<StoredActivity, 'by' | 'action' | 'tenant' | 'target'> &
-  Pick<ActivityRow, 'actor' | 'count' | 'code'> & { readonly outcome: 'done' | 'failed' };
+  Omit<ActivityDetails, 'reason'> &
+  Required<Pick<ActivityDetails, 'outcome'>>;
 
 /** What users and the library did: in the log of the application, on a diagnostics channel, and in the endpoint store. */
 @Injectable()

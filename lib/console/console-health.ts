@@ -1,14 +1,38 @@
 import { Injectable } from '@nestjs/common';
-import type { WebhookDeliveryStats, WebhookDeliveryView } from '../deliveries/delivery-view.js';
+import type {
+  DeliveryStanding,
+  WebhookDeliveryStats,
+  WebhookDeliveryView,
+} from '../deliveries/delivery-view.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import type {
   EndpointCircuitView,
   WebhookEndpointView,
 } from '../endpoints/webhook-endpoint.interface.js';
-import type { EndpointHealth } from './console-api.js';
 import { optional } from './console-route.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import { countsOf } from './console-views.js';
+
+/** How an endpoint is doing. */
+export interface EndpointHealth {
+  /**
+   * From stored deliveries, so that it is the same in every process. `failing`: the last attempt failed, or most of the last
+   * 20 deliveries. `idle`: none was attempted.
+   */
+  readonly state: 'healthy' | 'failing' | 'paused' | 'disabled' | 'idle';
+  /** Since when it is failing, paused or disabled. */
+  readonly since?: Date;
+  /** Why: the last failure, such as `http_503`, or why it is disabled. */
+  readonly reason?: string;
+  /** Share of the deliveries of the last 24 hours that were delivered, of those that were delivered or given up: 0 to 1. */
+  readonly successRate24h?: number;
+  /** As the process that answers has learnt it since it started. */
+  readonly circuit: EndpointCircuitView;
+  /** Absent without a publisher. */
+  readonly counts?: DeliveryStanding;
+  /** When the newest delivered delivery was delivered; absent if none is stored. */
+  readonly lastSuccessAt?: Date;
+}
 
 /** Deliveries that are read of each state; of failed ones more, since they say since when. */
 const READ = { delivered: 20, pending: 100, dead: 100 } as const;
@@ -48,20 +72,14 @@ export class ConsoleHealth {
   ): Promise<EndpointHealth> {
     const outcomes = await this.outcomes(view);
     const { delivered = 0, dead = 0 } = standingOf(view, lastDay) ?? {};
-    const { state, failuresInRow, failingSince, pausedUntil } = circuit;
     const lastSuccess = Math.max(...outcomes.map(({ at, failure }) => (failure ? -1 : at)), -1);
     return {
       ...stateOf(view, outcomes),
       successRate24h: delivered + dead === 0 ? undefined : delivered / (delivered + dead),
-      circuit: {
-        state,
-        failuresInRow,
-        failingSince: failingSince?.toISOString(),
-        pausedUntil: pausedUntil?.toISOString(),
-      },
+      circuit,
       counts:
         stats && countsOf(standingOf(view, stats) ?? { pending: 0, delivered: 0, dead: 0, lag: 0 }),
-      lastSuccessAt: lastSuccess === -1 ? undefined : new Date(lastSuccess).toISOString(),
+      lastSuccessAt: lastSuccess === -1 ? undefined : new Date(lastSuccess),
     };
   }
 
@@ -101,9 +119,9 @@ function stateOf(
 ): Pick<EndpointHealth, 'state' | 'since' | 'reason'> {
   if (disabled !== undefined) {
     const { at, reason } = disabled;
-    return { state: 'disabled', since: at.toISOString(), reason };
+    return { state: 'disabled', since: at, reason };
   }
-  if (pausedAt !== undefined) return { state: 'paused', since: pausedAt.toISOString() };
+  if (pausedAt !== undefined) return { state: 'paused', since: pausedAt };
   const recent = outcomes.slice(0, RECENT);
   const [last] = recent;
   if (last === undefined) return { state: 'idle' };
@@ -116,7 +134,7 @@ function stateOf(
   const since = inRow.length > 0 ? Math.max(first, lastSuccess) : first;
   // A delivery that waits for others says less than the failure that it waits for.
   const told = failures.find(({ failure }) => failure !== 'circuit_open') ?? failures[0]!;
-  return { state: 'failing', since: new Date(since).toISOString(), reason: told.failure! };
+  return { state: 'failing', since: new Date(since), reason: told.failure! };
 }
 
 function standingOf(

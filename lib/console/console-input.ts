@@ -19,6 +19,8 @@ import { isIdentifier } from '../token/identifier.js';
 import type {
   DeliveryQuery,
   EndpointPatch,
+  EraseRequest,
+  LinkRequest,
   NewEndpointRequest,
   RecoveryRequest,
   RedeliverRequest,
@@ -26,6 +28,9 @@ import type {
   RotateKeyRequest,
   TestEventRequest,
 } from './console-api.js';
+import type { WebhookEndpointFilter } from '../endpoints/endpoint-filter.js';
+import type { EndpointRateLimit } from '../sending/endpoint-settings.js';
+import { PORTAL_CAPABILITIES } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
@@ -33,6 +38,7 @@ import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics
 /** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
 interface DeliveryFilterInput {
   status?: 'pending' | 'delivered' | 'dead';
+  keyState?: 'waiting' | 'blocking';
   endpointId?: string;
   event?: string;
   eventId?: string;
@@ -47,10 +53,7 @@ const OBJECT = rule<object>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be a JSON object',
 );
-const DELIVERY_SETTINGS = {
-  onDead: optional(STRING as Rule<'skip' | 'block'>),
-  retry: optional(OBJECT),
-};
+const NUMBER = rule<number>((value) => typeof value === 'number', 'must be a number');
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
@@ -122,6 +125,7 @@ export function readTenant(
 /** @throws {@link ConsoleError} `invalid_option` */
 export function readDeliveryFilter({
   status,
+  keyState,
   endpoint,
   event,
   eventId,
@@ -130,6 +134,7 @@ export function readDeliveryFilter({
 }: Omit<DeliveryQuery, 'tenant'>): Omit<DeliveryFilterInput, 'tenant'> {
   return {
     ...(status !== undefined && { status }),
+    ...(keyState !== undefined && { keyState }),
     ...(endpoint !== undefined && { endpointId: endpoint }),
     ...(event !== undefined && { event }),
     ...(eventId !== undefined && { eventId }),
@@ -205,6 +210,7 @@ export const REDELIVER = object<RedeliverRequest>()(
       object<NonNullable<RedeliverRequest['filter']>>()(
         {
           status: optional(text()) as Rule<DeliveryQuery['status']>,
+          keyState: optional(text()) as Rule<DeliveryQuery['keyState']>,
           endpoint: filled,
           event: filled,
           eventId: filled,
@@ -227,16 +233,25 @@ export const REDELIVER = object<RedeliverRequest>()(
   },
 );
 
+/** Of an endpoint; the library checks the values. */
+const SETTINGS = {
+  description: optional(STRING),
+  filter: optional(OBJECT as Rule<WebhookEndpointFilter>),
+  onDead: optional(STRING as Rule<'skip' | 'block'>),
+  retry: optional(OBJECT),
+  concurrency: optional(NUMBER),
+  rateLimit: optional(OBJECT as Rule<EndpointRateLimit>),
+  credentials: optional(OBJECT),
+};
+
 /** Body of `POST api/endpoints`; the library checks the values. */
 export const NEW_ENDPOINT = object<NewEndpointRequest>()(
   {
     id: optional(STRING),
+    tenant: optional(STRING),
     url: required(STRING, 'is required'),
     events: optional(list(STRING, 'must be a list of strings')),
-    tenant: optional(STRING),
-    description: optional(STRING),
-    filter: optional(OBJECT),
-    ...DELIVERY_SETTINGS,
+    ...SETTINGS,
   },
   { form: 'a JSON object' },
 );
@@ -246,10 +261,13 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
   {
     url: optional(STRING),
     events: optional(list(STRING, 'must be a list of strings')),
-    description: orNull(optional(STRING)),
-    filter: orNull(optional(OBJECT)),
-    onDead: orNull(DELIVERY_SETTINGS.onDead),
-    retry: orNull(DELIVERY_SETTINGS.retry),
+    description: orNull(SETTINGS.description),
+    filter: orNull(SETTINGS.filter),
+    onDead: orNull(SETTINGS.onDead),
+    retry: orNull(SETTINGS.retry),
+    concurrency: orNull(SETTINGS.concurrency),
+    rateLimit: orNull(SETTINGS.rateLimit),
+    credentials: orNull(SETTINGS.credentials),
   },
   { form: 'a JSON object' },
 );
@@ -269,6 +287,21 @@ export const ROTATION = object<RotateKeyRequest>()(
 /** Body of `POST api/endpoints/:id/test`. */
 export const TEST_EVENT = object<TestEventRequest>()(
   { event: optional(STRING) },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/tenants/:id/link`. */
+export const TENANT_LINK = object<LinkRequest>()(
+  {
+    capabilities: optional(PORTAL_CAPABILITIES),
+    expiresIn: optional(duration({ min: '1s', max: '24h' })),
+  },
+  { form: 'a JSON object' },
+);
+
+/** Body of `POST api/tenants/:id/erase`. */
+export const ERASE = object<EraseRequest>()(
+  { dryRun: required(flag, 'is required') },
   { form: 'a JSON object' },
 );
 

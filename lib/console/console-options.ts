@@ -16,7 +16,7 @@ import {
   type Rule,
   rule,
 } from '../options/rules.js';
-import type { ConsoleBrand, ConsoleCapability } from './console-api.js';
+import type { ConsoleBrand, ConsoleCapability, PortalCapability } from './console-api.js';
 import type { WebhookAlertOptions } from './webhook-alert.interface.js';
 
 /** A payload before it is shown. */
@@ -108,10 +108,24 @@ export type ResolvedPortal = Readonly<ReturnType<typeof resolvePortal>>;
 /** Injection token of the {@link ResolvedConsole}. */
 export const CONSOLE_OPTIONS = Symbol('options of WebhookConsoleModule');
 
-/** What the users of a console or portal may do. */
-export const CAPABILITIES: Rule<readonly ConsoleCapability[]> = list(
-  oneOf('view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets'),
-  "must be a list, such as ['view', 'redeliver']",
+const OF_TENANTS = [
+  'view',
+  'view-payload',
+  'redeliver',
+  'manage-endpoints',
+  'manage-secrets',
+] as const;
+const CAPABILITY_LIST = "must be a list, such as ['view', 'redeliver']";
+
+/** What the users of a portal may do. */
+export const PORTAL_CAPABILITIES: Rule<readonly PortalCapability[]> = list(
+  oneOf(...OF_TENANTS),
+  CAPABILITY_LIST,
+);
+
+const CAPABILITIES: Rule<readonly ConsoleCapability[]> = list(
+  oneOf(...OF_TENANTS, 'share', 'erase'),
+  CAPABILITY_LIST,
 );
 
 const MIN_SECRET_BYTES = 32;

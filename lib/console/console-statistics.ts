@@ -12,8 +12,9 @@ const MIN_AGE = 1_000;
 /** An answer is reused for so many times as long as it took, so that reads take at most a tenth of a connection. */
 const COST_FACTOR = 10;
 const MAX_AGE = 60_000;
-/** Delivered deliveries of each step whose times are read. */
-const SAMPLE = 100;
+/** Delivered deliveries whose times are read, of all steps together, and of each step at most. */
+const SAMPLES = 1_200;
+const MAX_SAMPLE = 100;
 /** Samples that are read at the same time. */
 const AT_ONCE = 4;
 /** Endpoints of one answer. */
@@ -123,12 +124,13 @@ export class ConsoleStatistics {
     const starts = Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
     const byStep = starts.map((at) => sumOf(counts.filter((one) => one.at === at)));
     const samples: Sample[][] = starts.map(() => []);
+    const limit = Math.min(MAX_SAMPLE, Math.ceil(SAMPLES / starts.length));
     const queue = byStep.flatMap(({ delivered }, index) => (delivered > 0 ? [index] : []));
     const readNext = async (): Promise<void> => {
       for (let index = queue.shift(); index !== undefined; index = queue.shift()) {
         const until = new Date(Math.min(starts[index]! + step, to));
         const part = { ...filter, status: 'delivered' as const, since: new Date(starts[index]!) };
-        const options = { ...scope, limit: SAMPLE };
+        const options = { ...scope, limit };
         const { deliveries } = await this.deliveries.list({ ...part, until }, options);
         const weight = byStep[index]!.delivered / deliveries.length;
         samples[index] = deliveries.map((one) => ({ ms: timeToDelivery(one), weight }));

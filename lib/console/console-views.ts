@@ -1,21 +1,10 @@
-import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
+import type { DeliveryStanding, WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
 import type { StoredActivity } from '../endpoints/activity-store.js';
-import type {
-  ActivityRow,
-  ConsoleAction,
-  ConsoleCounts,
-  ConsolePayload,
-  DeliveryList,
-  DeliveryRow,
-  EndpointHealth,
-  EndpointKeyRow,
-  EndpointRow,
-  InboxDetails,
-  InboxRow,
-  RecoveryRow,
-} from './console-api.js';
+import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
+import type { ConsoleAction, ConsolePayload } from './console-api.js';
+import type { EndpointHealth } from './console-health.js';
 import type { StoredRecovery } from './console.recovery.js';
 import { timeToDelivery } from './console-statistics.js';
 import type { ResolvedConsole, ShownPayload } from './console-options.js';
@@ -23,141 +12,143 @@ import type { ResolvedConsole, ShownPayload } from './console-options.js';
 /** Bytes of a payload that are shown. */
 const MAX_SHOWN = 65_536;
 
-export function deliveryRow(view: WebhookDeliveryView): DeliveryRow {
-  const { createdAt, updatedAt, nextAttemptAt, ...facts } = view;
-  return {
-    ...facts,
-    createdAt: createdAt.toISOString(),
-    updatedAt: updatedAt.toISOString(),
-    ...(nextAttemptAt !== undefined && { nextAttemptAt: nextAttemptAt.toISOString() }),
-  };
-}
-
 /** Percentiles over the delivered deliveries of a page, from their recording to their delivery. */
-export function timesToDelivery(
-  views: readonly WebhookDeliveryView[],
-): Pick<DeliveryList, 'timeToDelivery'> {
+export function timesToDelivery(views: readonly WebhookDeliveryView[]) {
   const times = views
     .filter(({ status }) => status === 'delivered')
     .map(timeToDelivery)
     .sort((a, b) => a - b);
   const { length: count } = times;
-  if (count === 0) return {};
+  if (count === 0) return undefined;
   const rank = (share: number): number => times[Math.ceil(share * count) - 1]!;
-  return { timeToDelivery: { count, p50: rank(0.5), p95: rank(0.95) } };
+  return { count, p50: rank(0.5), p95: rank(0.95) };
 }
 
-/** @param showQuery - whether the query of its URL is shown, which may hold a credential */
+/** @param showQuery - see {@link shownUrl} */
 export function endpointRow(
-  view: WebhookEndpointView,
+  { metadata: _metadata, version: _version, ...view }: WebhookEndpointView,
   health: EndpointHealth,
   { showQuery, now }: { readonly showQuery: boolean; readonly now: number },
-): EndpointRow {
-  const { id, tenant, url, events, description, source, disabled, pausedAt, keys } = view;
-  const { createdAt, updatedAt, settings, credentials } = view;
+) {
+  const { url, keys, settings } = view;
+  const signing = keys.findLastIndex(({ signsFrom }) => signsFrom.getTime() <= now);
   return {
-    id,
-    ...(tenant !== undefined && { tenant }),
-    url: showQuery ? url : withoutQuery(url),
-    events,
-    ...(description !== undefined && { description }),
-    source,
-    ...(disabled !== undefined && {
-      disabled: { at: disabled.at.toISOString(), reason: disabled.reason },
-    }),
-    ...(pausedAt !== undefined && { pausedAt: pausedAt.toISOString() }),
-    keys: keyRows(keys, now),
-    settings: {
-      ...settings,
-      ...(settings.headers && { headers: Object.keys(settings.headers) }),
-    },
-    ...(credentials !== undefined && { credentials }),
-    ...(createdAt !== undefined && { createdAt: createdAt.toISOString() }),
-    ...(updatedAt !== undefined && { updatedAt: updatedAt.toISOString() }),
+    ...view,
+    /** Without its query, which may hold a credential, unless the session may `manage-endpoints`. */
+    url: shownUrl(url, showQuery),
+    /** Oldest first. Empty for configured endpoints, and if the publisher signs. */
+    keys: keys.map((key, index) => ({
+      ...key,
+      /** `signing`: of new requests. `next`: it signs from `signsFrom` on. `retired`: a later one signs. */
+      state: keyState(index - signing),
+    })),
+    /** What differs from the publisher's settings. Of headers, the names only. */
+    settings: { ...settings, headers: settings.headers && Object.keys(settings.headers) },
     health,
   };
 }
 
-function keyRows(keys: WebhookEndpointView['keys'], now: number): EndpointKeyRow[] {
-  const signing = keys.findLastIndex(({ signsFrom }) => signsFrom.getTime() <= now);
-  return keys.map(({ kid, signsFrom }, index) => ({
-    kid,
-    signsFrom: signsFrom.toISOString(),
-    state: index === signing ? 'signing' : index < signing ? 'retired' : 'next',
-  }));
+/** @param place - relative to the key that signs */
+function keyState(place: number): 'signing' | 'next' | 'retired' {
+  if (place === 0) return 'signing';
+  return place < 0 ? 'retired' : 'next';
 }
 
-/** What {@link ActivityRow} says, as it is stored. */
-interface StoredDetails extends Pick<ActivityRow, 'actor' | 'count' | 'code' | 'reason'> {
-  readonly outcome?: ActivityRow['outcome'];
+/** What an entry of the activity log says besides, as it is stored. */
+export interface ActivityDetails {
+  /** Who: the answer of the option `actor`, or `portal:TENANT`. In the portal, operators have no name. */
+  readonly actor?: string | undefined;
+  /** Number of affected things, for an action on several. */
+  readonly count?: number | undefined;
+  /** Code of the error, with `failed`. */
+  readonly code?: string | undefined;
+  /** With `endpoint.failing` and `queue.lagging`: why. */
+  readonly reason?: string | undefined;
+  readonly outcome?: 'done' | 'failed';
+}
+
+interface StoredDetails extends ActivityDetails {
   readonly recovery?: StoredRecovery;
   /** Epoch milliseconds. */
   readonly endedAt?: number;
 }
 
 /** @param showActor - whether operators are named */
-export function activityRow(entry: StoredActivity, showActor: boolean): ActivityRow {
+export function activityRow(entry: StoredActivity, showActor: boolean) {
   const { id, at, by, tenant, target } = entry;
   const { actor, count, code, reason, outcome, recovery, endedAt } = entry.details as StoredDetails;
   return {
     id,
-    at: new Date(at).toISOString(),
+    at: isoTime(at),
     action: entry.action as ConsoleAction,
+    /** A user of the console, a user of the portal, or the library itself. */
     by,
-    ...((showActor || by === 'partner') && actor !== undefined && { actor }),
-    ...(tenant !== undefined && { tenant }),
-    ...(target !== undefined && { target }),
-    ...(count !== undefined && { count }),
+    actor: showActor || by === 'partner' ? actor : undefined,
+    tenant,
+    /** Id of the delivery, endpoint or entry; absent for several. */
+    target,
+    count,
+    /** `running`: it lasts, such as a recovery, or an endpoint that fails. */
     outcome: recovery?.status ?? outcome ?? (endedAt === undefined ? 'running' : 'done'),
-    ...(code !== undefined && { code }),
-    ...(recovery !== undefined && { recovery: recoveryRow(entry, showActor) }),
-    ...(reason !== undefined && { reason }),
-    ...(endedAt !== undefined && { endedAt: new Date(endedAt).toISOString() }),
+    code,
+    /** With `endpoint.recover`. */
+    recovery: recovery && recoveryRow(entry, showActor),
+    reason,
+    /** With `endpoint.failing` and `queue.lagging`: when it was over; absent while it lasts. */
+    endedAt: endedAt === undefined ? undefined : isoTime(endedAt),
   };
 }
 
 /** @param showActor - whether operators are named */
-export function recoveryRow(entry: StoredActivity, showActor: boolean): RecoveryRow {
+export function recoveryRow(entry: StoredActivity, showActor: boolean) {
   const { recovery, actor } = entry.details as StoredDetails;
   const { status, since, total, sent, skipped, updatedAt, until } = recovery!;
   return {
     endpoint: entry.target!,
-    ...(entry.tenant !== undefined && { tenant: entry.tenant }),
+    tenant: entry.tenant,
+    /** Another process continues a running one whose process has ended. */
     status,
-    ...(since !== undefined && { since: new Date(since).toISOString() }),
-    startedAt: new Date(until).toISOString(),
-    updatedAt: new Date(updatedAt).toISOString(),
+    /** Absent for all missed deliveries. */
+    since: since === undefined ? undefined : isoTime(since),
+    /** When it began; later deliveries are not sent again. */
+    startedAt: isoTime(until),
+    updatedAt: isoTime(updatedAt),
+    /** Missed deliveries when it began. */
     total,
+    /** Deliveries that were sent again. */
     sent,
+    /** Deliveries that could not, because their payload is gone. */
     skipped,
-    ...((showActor || entry.by === 'partner') && actor !== undefined && { actor }),
+    /** Who began it; absent in the portal if an operator did. */
+    actor: showActor || entry.by === 'partner' ? actor : undefined,
   };
 }
 
-export function inboxRow(entry: WebhookInboxEntry): InboxRow {
-  const {
-    headers: _headers,
-    payload: _payload,
-    explanation: _explanation,
-    detail: _detail,
-    deliveryId: _deliveryId,
-    at,
-    ...facts
-  } = entry;
-  return { ...facts, at: at.toISOString() };
+function isoTime(time: number): string {
+  return new Date(time).toISOString();
 }
 
-export function inboxDetails(entry: WebhookInboxEntry): InboxDetails {
-  const { headers, payload, explanation, detail, outcome, deliveryId } = entry;
+/** An entry of a list. */
+export function inboxRow({
+  headers: _headers,
+  payload: _payload,
+  explanation: _explanation,
+  detail: _detail,
+  deliveryId: _deliveryId,
+  ...facts
+}: WebhookInboxEntry) {
+  return facts;
+}
+
+export function inboxDetails({ payload, deliveryId, explanation, ...entry }: WebhookInboxEntry) {
   return {
-    ...inboxRow(entry),
-    ...(detail !== undefined && { detail }),
-    ...(headers !== undefined && { headers }),
+    ...entry,
+    /** Whether `GET …/payload` has one. */
     hasPayload: payload !== undefined,
-    retryable: deliveryId !== undefined && (outcome === 'dead' || outcome === 'queued'),
-    ...(explanation !== undefined && {
-      explanation: explanation as NonNullable<InboxDetails['explanation']>,
-    }),
+    /** Whether `POST …/retry` applies: the entry is a dead letter, or waits for its next run. */
+    retryable: deliveryId !== undefined && (entry.outcome === 'dead' || entry.outcome === 'queued'),
+    /** Why the request was refused, step by step. Absent if it was accepted, or was not explained at the time. */
+    explanation: explanation as WebhookExplanation | undefined,
   };
 }
 
@@ -199,10 +190,11 @@ export function shownAnswer(
   return shownPayload({ contentType: 'text/plain', bytes, ...facts }, redact).text;
 }
 
-function withoutQuery(url: string): string {
-  return url.replace(/[?#].*$/s, '');
+/** @param showQuery - whether its query is shown, which may hold a credential */
+export function shownUrl(url: string, showQuery: boolean): string {
+  return showQuery ? url : url.replace(/[?#].*$/s, '');
 }
 
-export function countsOf({ pending, delivered, dead, lag }: ConsoleCounts): ConsoleCounts {
+export function countsOf({ pending, delivered, dead, lag }: DeliveryStanding): DeliveryStanding {
   return { pending, delivered, dead, lag };
 }

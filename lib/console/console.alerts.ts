@@ -10,10 +10,10 @@ import { type CancelWake, repeat, WebhookClock } from '../clock/webhook-clock.js
 import type { StoredActivity } from '../endpoints/activity-store.js';
 import { errorName } from '../errors/webhook.error.js';
 import { ActivityLog } from './activity-log.js';
-import type { EndpointRow } from './console-api.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ConsoleStatistics } from './console-statistics.js';
+import type { EndpointHealth } from './console-health.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
 import type { WebhookAlert } from './webhook-alert.interface.js';
 
@@ -82,7 +82,7 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
     if (stats === undefined) return;
     for (const { id, tenant, health } of await this.endpoints.attention(LIBRARY, {})) {
       const { state, reason } = health;
-      const since = Date.parse(health.since ?? '');
+      const since = health.since?.getTime() ?? NaN;
       const isAlarming = state === 'failing' ? now - since >= failingFor : isDisabled(health);
       if (!isAlarming) continue;
       const episode = { state: state as 'failing' | 'disabled', since, reason, isSent: true };
@@ -167,7 +167,7 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
 }
 
 /** Whether it was disabled because it does not work. */
-function isDisabled({ state, reason }: EndpointRow['health']): boolean {
+function isDisabled({ state, reason }: EndpointHealth): boolean {
   return state === 'disabled' && reason !== 'requested';
 }
 

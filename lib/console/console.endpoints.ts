@@ -7,18 +7,7 @@ import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interfac
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
-import type {
-  BlockedKeyList,
-  CreatedEndpointAnswer,
-  EndpointHealth,
-  EndpointList,
-  EndpointPatch,
-  EndpointRow,
-  EventTypeList,
-  FormatList,
-  RotatedKeyAnswer,
-  TestEventAnswer,
-} from './console-api.js';
+import type { CreatedEndpointAnswer, EndpointPatch } from './console-api.js';
 import {
   ENDPOINT_PATCH,
   invalid,
@@ -39,14 +28,14 @@ import {
   read,
   scopeOf,
 } from './console-route.js';
-import type { ConsoleAccess } from './console-session.js';
-import { ConsoleHealth } from './console-health.js';
-import { endpointRow } from './console-views.js';
+import { type ConsoleAccess, requireCapabilities } from './console-session.js';
+import { ConsoleHealth, type EndpointHealth } from './console-health.js';
+import { endpointRow, shownUrl } from './console-views.js';
 
 /** Endpoints with missed or waiting deliveries whose health is read for the overview. */
 const MAX_CHECKED = 40;
-/** Missed deliveries that are searched for blocked keys. */
-const MAX_SEARCHED = 500;
+/** Blocked keys of one answer. */
+const MAX_BLOCKED = 500;
 /** Endpoints of the overview. */
 const MAX_ATTENTION = 20;
 /** Endpoints whose deliveries are read at the same time. */
@@ -61,6 +50,9 @@ export class ConsoleEndpoints {
     read('endpoints', (call) => this.endpointList(call)),
     read('endpoints/:id', ({ id, access }) => this.endpoint(id, access)),
     read('endpoints/:id/blocked-keys', (call) => this.blockedKeys(call)),
+    read('endpoints/:id/format', async ({ id, access }) =>
+      this.endpoints.format(id, scopeOf(access)),
+    ),
     read('formats', (call) => this.formats(call)),
     {
       ...act('POST', 'endpoints', ['manage-endpoints', 'manage-secrets'], (call) =>
@@ -87,16 +79,11 @@ export class ConsoleEndpoints {
     },
     ...(['enable', 'disable', 'pause', 'resume'] as const).map((step) => this.step(step)),
     {
-      ...act(
-        'POST',
-        'endpoints/:id/test',
-        ['manage-endpoints'],
-        async ({ id, access, body }): Promise<TestEventAnswer> => {
-          const { event } = readBody(body, TEST_EVENT);
-          const scope = scopeOf(access);
-          return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
-        },
-      ),
+      ...act('POST', 'endpoints/:id/test', ['manage-endpoints'], async ({ id, access, body }) => {
+        const { event } = readBody(body, TEST_EVENT);
+        const scope = scopeOf(access);
+        return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
+      }),
       perMinute: 10,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.test', target: id }),
@@ -119,55 +106,60 @@ export class ConsoleEndpoints {
     private readonly clock: WebhookClock,
   ) {}
 
-  private async endpointList({ query, access }: ConsoleCall): Promise<EndpointList> {
+  async endpointList({ query, access }: ConsoleCall) {
     const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
     const scope = readTenant(access, tenant);
     const page = readPage({ after, limit });
     const { endpoints, next } = await this.endpoints.list({ ...scope, ...page });
-    const items = await this.rows(endpoints, access, scope);
-    return { items, ...(next !== undefined && { next }) };
+    return { items: await this.rows(endpoints, access, scope), next };
   }
 
-  private async blockedKeys({ id, access, query }: ConsoleCall): Promise<BlockedKeyList> {
+  async blockedKeys({ id, access, query }: ConsoleCall) {
     readQuery(query, []);
     const { tenant } = await this.endpoints.get(id, scopeOf(access));
-    const filter = { endpointId: id, status: 'dead' as const };
-    const options = { ...readTenant(access, tenant), limit: MAX_SEARCHED };
+    const filter = { endpointId: id, keyState: 'blocking' as const };
+    const options = { ...readTenant(access, tenant), limit: MAX_BLOCKED };
     const { deliveries } = await this.deliveries.list(filter, options);
-    const items = deliveries.flatMap(({ id: deliveryId, orderingKey, keyState, ...delivery }) => {
-      if (keyState !== 'blocking' || orderingKey === undefined) return [];
-      const { event, updatedAt, failureReason } = delivery;
-      return [{ orderingKey, deliveryId, event, since: updatedAt.toISOString(), failureReason }];
+    const items = deliveries.map(({ id: deliveryId, orderingKey, updatedAt, ...delivery }) => {
+      const { event, failureReason } = delivery;
+      return { orderingKey: orderingKey!, deliveryId, event, since: updatedAt, failureReason };
     });
     return { items };
   }
 
-  private async formats({ query, access }: ConsoleCall): Promise<FormatList> {
+  async formats({ query, access }: ConsoleCall) {
     const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
     const request = { ...readTenant(access, tenant), ...readPage({ after, limit }) };
     const { endpoints: items, next } = await this.endpoints.report(request);
-    // Dates are written as ISO strings.
-    return JSON.parse(JSON.stringify({ items, next })) as FormatList;
+    return { items, next };
   }
 
   private async ownerOf(id: string): Promise<string | undefined> {
     return (await this.endpoints.get(id)).tenant;
   }
 
-  private async eventTypes(query: URLSearchParams): Promise<EventTypeList> {
+  async eventTypes(query: URLSearchParams) {
     readQuery(query, []);
     const events = await optional(async () => this.endpoints.definedEvents());
-    if (events === undefined) return { items: [] };
-    const items = events.names.map((event) => {
+    const items = events?.names.map((event) => {
       const { description, version, deprecated, examples } = events.find(event)!;
-      const facts = { event, description, version, deprecated, example: examples?.[0] };
-      return { ...facts, schema: schemaOf(events, event) };
+      return {
+        event,
+        description,
+        version,
+        /** `true`, or a sentence that says what to use instead. */
+        deprecated,
+        /** The first example. */
+        example: examples?.[0],
+        /** A JSON Schema, draft 2020-12; absent if there is none, or if it cannot be converted. */
+        schema: schemaOf(events, event),
+      };
     });
-    return { items };
+    return { items: items ?? [] };
   }
 
   /** The endpoints that need attention, worst first. */
-  async attention(access: ConsoleAccess, scope: { tenant?: string }): Promise<EndpointRow[]> {
+  async attention(access: ConsoleAccess, scope: { tenant?: string }) {
     const stats = await this.statistics.stats({}, scope);
     const troubled = (stats?.endpoints ?? [])
       .filter(({ endpointId, pending, dead }) => endpointId !== undefined && pending + dead > 0)
@@ -190,16 +182,29 @@ export class ConsoleEndpoints {
   }
 
   /** As the API shows it; `undefined` if it does not exist. */
-  async find(id: string, access: ConsoleAccess): Promise<EndpointRow | undefined> {
-    try {
-      return await this.endpoint(id, access);
-    } catch (error) {
-      if (isWebhookError(error, 'unknown_endpoint')) return undefined;
-      throw error;
-    }
+  async find(id: string, access: ConsoleAccess) {
+    return ifKnown(this.endpoint(id, access));
   }
 
-  private async endpoint(id: string, access: ConsoleAccess): Promise<EndpointRow> {
+  /** The ids of the managed endpoints of a tenant. */
+  async ofTenant(tenant: string): Promise<string[]> {
+    const ids: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = await this.endpoints.list({ tenant, after, limit: 1_000 });
+      ids.push(...page.endpoints.filter(({ source }) => source === 'store').map(({ id }) => id));
+      after = page.next;
+    } while (after !== undefined);
+    return ids;
+  }
+
+  /** The URL of an endpoint as the API shows it; `undefined` if it does not exist. */
+  async urlOf(id: string, access: ConsoleAccess): Promise<string | undefined> {
+    const view = await ifKnown(this.endpoints.get(id, scopeOf(access)));
+    return view && shownUrl(view.url, showsQuery(access));
+  }
+
+  private async endpoint(id: string, access: ConsoleAccess) {
     const view = await this.endpoints.get(id, scopeOf(access));
     const [row] = await this.rows([view], access, readTenant(access, undefined), id);
     return row!;
@@ -211,13 +216,13 @@ export class ConsoleEndpoints {
     access: ConsoleAccess,
     scope: { readonly tenant?: string },
     endpointId?: string,
-  ): Promise<EndpointRow[]> {
+  ) {
     const [stats, lastDay] = await Promise.all([
       this.statistics.stats(endpointId === undefined ? {} : { endpointId }, scope),
       this.statistics.lastDay(scope),
     ]);
-    const showQuery = access.capabilities.includes('manage-endpoints');
-    const rows: EndpointRow[] = [];
+    const showQuery = showsQuery(access);
+    const rows: ReturnType<typeof endpointRow>[] = [];
     for (let start = 0; start < views.length; start += AT_ONCE) {
       const part = views.slice(start, start + AT_ONCE).map(async (view) => {
         const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
@@ -229,7 +234,7 @@ export class ConsoleEndpoints {
     return rows;
   }
 
-  private async createEndpoint({ body, access }: ConsoleCall): Promise<CreatedEndpointAnswer> {
+  async createEndpoint({ body, access }: ConsoleCall) {
     const { tenant, ...draft } = readBody(body, NEW_ENDPOINT);
     // Ids are unique across tenants: choosing one would reveal which ids others have.
     if (access.tenant !== undefined && draft.id !== undefined) {
@@ -246,18 +251,17 @@ export class ConsoleEndpoints {
     return { endpoint: await this.endpoint(id, inScope), secret: created.secret! };
   }
 
-  private async updateEndpoint({ id, body, access }: ConsoleCall): Promise<EndpointRow> {
+  private async updateEndpoint({ id, body, access }: ConsoleCall) {
     const patch = readBody(body, ENDPOINT_PATCH);
     requireOwnSettings(patch, access);
     await this.endpoints.update(id, patch, scopeOf(access));
     return this.endpoint(id, access);
   }
 
-  private async rotateKey({ id, body, access }: ConsoleCall): Promise<RotatedKeyAnswer> {
+  async rotateKey({ id, body, access }: ConsoleCall) {
     const rotation = readBody(body, ROTATION);
-    const rotated = await this.endpoints.rotateKey(id, rotation, scopeOf(access));
-    const { kid, signsFrom, secret } = rotated;
-    return { kid, signsFrom: signsFrom.toISOString(), secret: secret! };
+    const { secret, ...key } = await this.endpoints.rotateKey(id, rotation, scopeOf(access));
+    return { ...key, secret: secret! };
   }
 
   private step(step: 'enable' | 'disable' | 'pause' | 'resume'): ConsoleRoute {
@@ -272,9 +276,25 @@ export class ConsoleEndpoints {
   }
 }
 
-/** The number of attempts is the load of the application, so partners do not choose it. */
-function requireOwnSettings({ retry }: EndpointPatch, { kind }: ConsoleAccess): void {
-  if (kind === 'portal' && retry !== undefined) throw invalid('retry', 'is set by operators');
+function showsQuery({ capabilities }: ConsoleAccess): boolean {
+  return capabilities.includes('manage-endpoints');
+}
+
+/** `undefined` if the endpoint does not exist. */
+async function ifKnown<T>(found: Promise<T>): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    if (isWebhookError(error, 'unknown_endpoint')) return undefined;
+    throw error;
+  }
+}
+
+/** The number of attempts is the load of the application, so partners do not choose it. Limits only lower it. */
+function requireOwnSettings({ retry, credentials }: EndpointPatch, access: ConsoleAccess): void {
+  if (access.kind === 'portal' && retry !== undefined)
+    throw invalid('retry', 'is set by operators');
+  if (credentials !== undefined) requireCapabilities(access, ['manage-secrets']);
 }
 
 /** Absent if the library of the schema cannot convert it. */

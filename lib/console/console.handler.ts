@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { errorName } from '../errors/webhook.error.js';
-import type { ConsoleSession } from './console-api.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
@@ -201,9 +200,8 @@ export class ConsoleHandler {
       tenant: tenant!,
       outcome: 'done',
     });
-    const session: ConsoleSession = await this.service.session(access);
     const seconds = Math.floor(this.options.portal!.sessionLifetime / 1_000);
-    const reply = json(session);
+    const reply = json(await this.service.session(access));
     return {
       ...reply,
       headers: { ...reply.headers, 'Set-Cookie': this.cookie(opened.token, seconds) },

@@ -1,13 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { type WebhookInboxFilter, WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
-import type {
-  ConsolePayload,
-  DeadLetterList,
-  InboxDetails,
-  InboxList,
-  RetryAnswer,
-  RunList,
-} from './console-api.js';
+import type { ConsolePayload, RetryAnswer } from './console-api.js';
 import { readBody, readPage, readQuery, readTimes, RETRY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
@@ -54,7 +47,7 @@ export class ConsoleInbox {
     private readonly inbox: WebhookInbox,
   ) {}
 
-  private async inboxList({ query }: ConsoleCall): Promise<InboxList> {
+  async inboxList({ query }: ConsoleCall) {
     const { after, limit, since, until, ...filter } = readQuery(query, [
       ...INBOX_QUERY,
       'since',
@@ -65,10 +58,10 @@ export class ConsoleInbox {
       { ...(filter as WebhookInboxFilter), ...readTimes({ since, until }) },
       readPage({ after, limit }),
     );
-    return { items: entries.map(inboxRow), ...(next !== undefined && { next }) };
+    return { items: entries.map(inboxRow), next };
   }
 
-  private async inboxEntry(id: string): Promise<InboxDetails> {
+  async inboxEntry(id: string) {
     const entry = await this.inbox.get(id);
     if (entry === undefined) throw unknownEntry();
     return inboxDetails(entry);
@@ -81,7 +74,7 @@ export class ConsoleInbox {
     return shownPayload({ ...entry.payload, ...facts }, this.options.redact);
   }
 
-  private async retryEntry(id: string): Promise<InboxDetails> {
+  private async retryEntry(id: string) {
     if ((await this.inbox.get(id)) === undefined) throw unknownEntry();
     const retried = await this.inbox.retry(id);
     if (retried.length === 0) {
@@ -90,33 +83,25 @@ export class ConsoleInbox {
     return this.inboxEntry(id);
   }
 
-  private async deadLetters({ query }: ConsoleCall): Promise<DeadLetterList> {
+  async deadLetters({ query }: ConsoleCall) {
     const { receiver, after, limit } = readQuery(query, ['receiver', ...PAGE_QUERY]);
     const page = readPage({ after, limit });
-    const { deadLetters, next } = await this.inbox.deadLetters({
-      ...(receiver !== undefined && { receiver }),
-      ...page,
-    });
-    return {
-      items: deadLetters.map(({ receivedAt, diedAt, ...facts }) => ({
-        ...facts,
-        receivedAt: receivedAt.toISOString(),
-        diedAt: diedAt.toISOString(),
-      })),
-      next,
-    };
+    const { deadLetters: items, next } = await this.inbox.deadLetters({ receiver, ...page });
+    return { items, next };
   }
 
-  private async runs({ id, access }: ConsoleCall): Promise<RunList> {
+  async runs({ id, access }: ConsoleCall) {
     const mayRead = access.capabilities.includes('view-payload');
     const facts = { event: '', source: 'inbox' as const, contentType: 'text/plain' };
     const runs = await this.inbox.runs(id);
     return {
       items: runs.map(({ attempt: run, at, durationMs, reason: failureReason, answer }) => ({
         run,
-        at: new Date(at).toISOString(),
+        at: new Date(at),
         durationMs,
+        /** Absent if the run succeeded. */
         failureReason,
+        /** What the handlers threw: names and messages. May quote the payload, so it needs `view-payload` too. */
         error:
           mayRead && answer !== undefined
             ? shownPayload({ ...facts, bytes: Buffer.from(answer) }, this.options.redact).text

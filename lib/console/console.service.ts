@@ -7,15 +7,13 @@ import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { ActivityLog } from './activity-log.js';
 import type {
-  ActivityList,
   ChangesAnswer,
-  ConsoleOverview,
   ConsolePayload,
-  ConsoleSession,
   ConsoleStats,
-  DeliveryDetails,
-  DeliveryList,
   DeliveryQuery,
+  EraseAnswer,
+  EraseRequest,
+  LinkAnswer,
   RedeliverAnswer,
   RedeliverRequest,
   SkipAnswer,
@@ -23,6 +21,7 @@ import type {
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import {
+  ERASE,
   invalid,
   readBody,
   readDeliveryFilter,
@@ -31,6 +30,7 @@ import {
   readRange,
   readTenant,
   REDELIVER,
+  TENANT_LINK,
 } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
@@ -40,14 +40,14 @@ import {
   type ConsoleRoute,
   isMissingPart,
   optional,
+  ownOnly,
   PAGE_QUERY,
   read,
 } from './console-route.js';
-import type { ActionFacts, ConsoleAccess } from './console-session.js';
+import { type ActionFacts, type ConsoleAccess, requireCapabilities } from './console-session.js';
 import {
   activityRow,
   countsOf,
-  deliveryRow,
   shownAnswer,
   shownPayload,
   timesToDelivery,
@@ -55,9 +55,11 @@ import {
 import { ConsoleEndpoints } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
+import { WebhookPortal } from './webhook.portal.js';
 
 const DELIVERY_QUERY = [
   'status',
+  'keyState',
   'endpoint',
   'event',
   'eventId',
@@ -81,6 +83,7 @@ export class ConsoleService {
     private readonly clock: WebhookClock,
     private readonly endpointCalls: ConsoleEndpoints,
     private readonly log: ActivityLog,
+    private readonly portal: WebhookPortal,
     inboxCalls: ConsoleInbox,
     recovery: ConsoleRecovery,
   ) {
@@ -107,6 +110,14 @@ export class ConsoleService {
         owner: (call) => this.ownerOf(call.id),
         action: ({ id }) => ({ action: 'delivery.skip', target: id }),
       },
+      ownOnly({
+        ...act('POST', 'tenants/:id/link', ['share'], (call) => this.linkTo(call)),
+        action: ({ id }) => ({ action: 'tenant.link', tenant: id }),
+      }),
+      ownOnly({
+        ...act('POST', 'tenants/:id/erase', ['erase'], (call) => this.erase(call)),
+        action: ({ id, body }, answer) => eraseFacts(id, body as EraseRequest, answer),
+      }),
       read('activity', (call) => this.activityList(call)),
       read('changes', (call) => this.changes(call)),
       ...endpointCalls.routes,
@@ -116,43 +127,59 @@ export class ConsoleService {
   }
 
   /** What the page may do, and which parts exist. */
-  async session(access: ConsoleAccess): Promise<ConsoleSession> {
+  async session(access: ConsoleAccess) {
     const { kind, capabilities, tenant, actor, expiresAt, grant } = access;
     const { language = this.options.language, displayName, returnUrl } = grant ?? {};
     const isConsole = kind === 'console';
     return {
       kind,
       capabilities,
-      ...(tenant !== undefined && { tenant }),
-      ...(actor !== undefined && { actor }),
-      ...(expiresAt !== undefined && { expiresAt: expiresAt.toISOString() }),
+      /** The only tenant of a portal session. */
+      tenant,
+      /** Who acts, as the option `actor` names the user. */
+      actor,
+      /** Portal: when the session ends. */
+      expiresAt,
       brand: this.options.brand,
+      /** Language of the page, such as `de`: a BCP 47 tag. */
       language,
-      ...(displayName !== undefined && { displayName }),
-      ...(returnUrl !== undefined && { returnUrl }),
+      /** Portal: the tenant's name for people; absent if the link has none. */
+      displayName,
+      /** Portal: where the partner came from, at an origin that the application allows; absent if the link has none. */
+      returnUrl,
+      /** Parts that exist; hide the others. */
       features: {
+        /** The module publishes: overview and endpoints. */
         endpoints: await exists(() => this.endpoints.list({ limit: 1 })),
+        /** The module publishes: deliveries and attempts. */
         deliveries: await exists(() => this.deliveries.list({}, { limit: 1 })),
+        /** The application has defined its events. */
         eventTypes: (await optional(async () => this.endpoints.definedEvents())) !== undefined,
+        /** Links to the portal can be made. */
+        portal: isConsole && this.options.portal !== undefined,
         inbox: isConsole && this.inbox.features.inbox,
+        /** A receiver acknowledges before it handles. */
         deadLetters: isConsole && this.inbox.features.deadLetters,
       },
-      now: new Date(this.clock.now()).toISOString(),
+      /** The server's time, to show relative times. */
+      now: new Date(this.clock.now()),
     };
   }
 
-  private async overview({ query, access }: ConsoleCall): Promise<ConsoleOverview> {
+  async overview({ query, access }: ConsoleCall) {
     const scope = readTenant(access, readQuery(query, ['tenant']).tenant);
     const stats = await this.statistics.stats({}, scope);
     const { inbox, deadLetters } = this.inbox.features;
     const isConsole = access.kind === 'console';
     return {
-      ...(stats !== undefined && {
-        deliveries: countsOf(stats),
-        attention: await this.endpointCalls.attention(access, scope),
-      }),
-      ...(isConsole && inbox && { inbox: await this.inbox.counts() }),
-      ...(isConsole && deadLetters && { deadLetters: await this.inbox.deadLetterCount() }),
+      /** Absent without a publisher. `pending` is the depth of the queue. */
+      deliveries: stats && countsOf(stats),
+      /** Endpoints with missed or waiting deliveries that are not healthy, worst first, at most 20. Absent without a publisher. */
+      attention: stats && (await this.endpointCalls.attention(access, scope)),
+      /** Absent without an inbox, and in the portal. `dropped`: too many arrived, so that they were not stored. */
+      inbox: isConsole && inbox ? await this.inbox.counts() : undefined,
+      /** Number of dead letters; absent without a queued receiver, and in the portal. */
+      deadLetters: isConsole && deadLetters ? await this.inbox.deadLetterCount() : undefined,
     };
   }
 
@@ -169,7 +196,7 @@ export class ConsoleService {
     return this.statistics.series(readRange(range, this.clock.now()), filter, scope);
   }
 
-  private async deliveryList({ query, access }: ConsoleCall): Promise<DeliveryList> {
+  async deliveryList({ query, access }: ConsoleCall) {
     const { after, limit, tenant, ...filter } = readQuery(query, [
       ...DELIVERY_QUERY,
       ...PAGE_QUERY,
@@ -182,27 +209,29 @@ export class ConsoleService {
       },
     );
     return {
-      items: deliveries.map(deliveryRow),
-      ...(next !== undefined && { next }),
-      ...timesToDelivery(deliveries),
+      items: deliveries,
+      next,
+      /** Time from `createdAt` to the delivery of the delivered items of this page; absent if there is none. */
+      timeToDelivery: timesToDelivery(deliveries),
     };
   }
 
-  private async delivery({ id, access }: ConsoleCall): Promise<DeliveryDetails> {
+  async delivery({ id, access }: ConsoleCall) {
     const found = await this.deliveries.get(id, readTenant(access, undefined));
     if (found === undefined) throw unknownDelivery();
-    const attempts = found.attempts.map(({ at, answer, ...attempt }) => {
-      const shown = access.capabilities.includes('view-payload')
-        ? shownAnswer(answer, found, this.options.redact)
-        : undefined;
-      return {
-        ...attempt,
-        at: at.toISOString(),
-        ...(shown !== undefined && { answer: shown }),
-      };
-    });
-    const { traceId } = found;
-    return { ...deliveryRow(found), attempts, ...(traceId !== undefined && { traceId }) };
+    const mayView = access.capabilities.includes('view-payload');
+    const { endpointId } = found;
+    const attempts = found.attempts.map(({ answer, ...attempt }) => ({
+      ...attempt,
+      /** The first 1024 bytes of the answer's body, redacted; only with the capability `view-payload`. Hostile. */
+      answer: mayView ? shownAnswer(answer, found, this.options.redact) : undefined,
+    }));
+    return {
+      ...found,
+      attempts,
+      /** Where its requests go now; absent if its endpoint is deleted, and for a delivery to a URL. */
+      url: endpointId && (await this.endpointCalls.urlOf(endpointId, access)),
+    };
   }
 
   private async deliveryPayload({ id, access }: ConsoleCall): Promise<ConsolePayload> {
@@ -211,7 +240,8 @@ export class ConsoleService {
       this.deliveries.get(id, scope),
       this.deliveries.payload(id, scope),
     ]);
-    if (delivery === undefined || payload === undefined) throw unknownDelivery();
+    if (delivery === undefined) throw unknownDelivery();
+    if (delivery.payloadDropped === true || payload === undefined) throw payloadDropped();
     const { event, tenant } = delivery;
     const facts = { event, source: 'delivery' as const, ...(tenant !== undefined && { tenant }) };
     return shownPayload({ ...payload, ...facts }, this.options.redact);
@@ -256,7 +286,31 @@ export class ConsoleService {
     return { skipped: await this.deliveries.skip(id, readTenant(access, undefined)) };
   }
 
-  private async activityList({ query, access }: ConsoleCall): Promise<ActivityList> {
+  private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
+    const { capabilities = ['view'], expiresIn } = readBody(body, TENANT_LINK);
+    // Nobody passes on more than it may do.
+    requireCapabilities(access, capabilities);
+    if (this.options.portal === undefined) {
+      throw new ConsoleError('unavailable', 'There is no portal: set the option "portal".');
+    }
+    return { url: this.portal.link({ tenant, capabilities, expiresIn }).href };
+  }
+
+  /** Endpoints first, so that nothing new is recorded. */
+  private async erase({ id: tenant, body }: ConsoleCall): Promise<EraseAnswer> {
+    const { dryRun } = readBody(body, ERASE);
+    const endpoints = await this.endpointCalls.ofTenant(tenant);
+    if (dryRun) {
+      const { pending, delivered, dead } = await this.deliveries.stats({}, { tenant });
+      const deliveries = pending + delivered + dead;
+      return { dryRun, endpoints: endpoints.length, deliveries, isComplete: false };
+    }
+    for (const id of endpoints) await this.endpoints.delete(id, { tenant });
+    const { erased: deliveries, isComplete } = await this.deliveries.erase({ tenant });
+    return { dryRun, endpoints: endpoints.length, deliveries, isComplete };
+  }
+
+  async activityList({ query, access }: ConsoleCall) {
     const { tenant, after, limit, ...filter } = readQuery(query, [
       'tenant',
       'action',
@@ -273,11 +327,10 @@ export class ConsoleService {
     const items = found.slice(0, page.limit);
     const isConsole = access.kind === 'console';
     const { at, id } = items.at(-1) ?? {};
+    const isLast = found.length === items.length;
     return {
       items: items.map((entry) => activityRow(entry, isConsole)),
-      ...(found.length > items.length && {
-        next: Buffer.from(JSON.stringify([at, id])).toString('base64url'),
-      }),
+      next: isLast ? undefined : Buffer.from(JSON.stringify([at, id])).toString('base64url'),
     };
   }
 
@@ -322,11 +375,24 @@ async function exists(read: () => Promise<unknown>): Promise<boolean> {
   }
 }
 
+function eraseFacts(tenant: string, body: EraseRequest, answer: unknown): ActionFacts | undefined {
+  if (body?.dryRun) return undefined;
+  const { deliveries = 0 } = (answer as EraseAnswer | undefined) ?? {};
+  return { action: 'tenant.erase', tenant, count: deliveries };
+}
+
 function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | undefined {
   if (body?.dryRun) return undefined;
   const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
   const target = body?.ids?.length === 1 ? body.ids[0] : undefined;
   return { action: 'delivery.redeliver', target, count: done?.length ?? 0 };
+}
+
+function payloadDropped(): ConsoleError {
+  return new ConsoleError(
+    'payload_dropped',
+    'The queue has dropped the payload of this delivery: raise keepPayloads to keep payloads for longer.',
+  );
 }
 
 function unknownDelivery(): ConsoleError {

@@ -9,11 +9,11 @@ import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
-import type { ConsoleCapability, ConsoleSession } from './console-api.js';
+import type { PortalCapability } from './console-api.js';
 import {
-  CAPABILITIES,
   CONSOLE_OPTIONS,
   LANGUAGE,
+  PORTAL_CAPABILITIES,
   type ResolvedConsole,
   type ResolvedPortal,
 } from './console-options.js';
@@ -23,7 +23,7 @@ export interface PortalLink {
   /** The only tenant that the partner sees. */
   readonly tenant: string;
   /** What the partner may do; default `['view']`. */
-  readonly capabilities?: readonly ConsoleCapability[] | undefined;
+  readonly capabilities?: readonly PortalCapability[] | undefined;
   /** How long the link can be opened; default `'15m'`, at most `'24h'`. */
   readonly expiresIn?: Duration | undefined;
   /** The tenant's name for people, at most 100 characters; default: the tenant. */
@@ -34,15 +34,11 @@ export interface PortalLink {
   readonly language?: string | undefined;
 }
 
-/** What a link and a session carry for the page. */
-type PortalLook = Pick<ConsoleSession, 'displayName' | 'returnUrl'> & {
-  readonly language?: string;
-};
-
 /** Who a portal session belongs to. */
-export interface PortalGrant extends PortalLook {
+export interface PortalGrant extends Pick<PortalLink, 'displayName' | 'language'> {
   readonly tenant: string;
-  readonly capabilities: readonly ConsoleCapability[];
+  readonly capabilities: readonly PortalCapability[];
+  readonly returnUrl?: string | undefined;
   readonly expiresAt: Date;
   /** Of the session. */
   readonly id: string;
@@ -53,7 +49,7 @@ const MAX_URL = 1_024;
 const LINK = object<PortalLink>()(
   {
     tenant: required(identifier(), 'is required'),
-    capabilities: optional(CAPABILITIES, ['view']),
+    capabilities: optional(PORTAL_CAPABILITIES, ['view']),
     expiresIn: optional(duration({ min: '1s', max: '24h' }), 15 * MINUTE),
     displayName: optional(
       rule<string>(
@@ -218,8 +214,8 @@ class PortalTokens {
 }
 
 /** Whether a verified token holds capabilities of this version. */
-function isCapabilities(value: unknown): value is readonly ConsoleCapability[] {
+function isCapabilities(value: unknown): value is readonly PortalCapability[] {
   const problems = new Problems();
-  CAPABILITIES(value, problems, '');
+  PORTAL_CAPABILITIES(value, problems, '');
   return problems.all.length === 0;
 }

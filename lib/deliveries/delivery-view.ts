@@ -32,6 +32,8 @@ export interface WebhookDeliveryView {
   readonly keyState?: DeliveryKeyState;
   /** It is due, and may be waiting for its endpoint's `concurrency` or `rateLimit`, or for the end of a pause of the receiver. */
   readonly limited?: true;
+  /** The queue has dropped its payload, so it cannot be sent again. */
+  readonly payloadDropped?: true;
   /** 1; higher for a delivered delivery that was sent again. */
   readonly round: number;
   readonly createdAt: Date;
@@ -57,6 +59,19 @@ export interface WebhookAttemptView {
   readonly failureReason?: FailureReason;
   /** The first 1024 bytes of the answer's body. The receiver controls it: escape it before you show it. */
   readonly answer?: string;
+  /** What its token said; absent if it was signed with none, or if no request was made. */
+  readonly token?: AttemptToken;
+}
+
+/** The claims and the key of an attempt's token, without the token and its data. */
+export interface AttemptToken {
+  readonly jti: string;
+  readonly txn: string;
+  readonly event: string;
+  readonly issuedAt: Date;
+  readonly expiresAt: Date;
+  readonly alg: string;
+  readonly kid?: string;
 }
 
 /** A delivery with its attempts, oldest first. */
@@ -93,7 +108,7 @@ export interface DeliveryStanding {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** Milliseconds by which the oldest pending delivery is overdue; 0 if none is. */
+  /** Milliseconds by which the oldest pending delivery is overdue, of those that wait for no other one of their key; 0 if none is. */
   readonly lag: number;
 }
 
@@ -127,6 +142,7 @@ export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView
     sequence,
     keyState,
     limited: isDue ? listed.isLimited : undefined,
+    payloadDropped: listed.payloadDropped,
     round,
     createdAt: new Date(createdAt),
     updatedAt: new Date(updatedAt),
@@ -140,8 +156,12 @@ export function traceIdOf({ trace }: ListedOutgoing['delivery']): string | undef
   return trace?.traceparent.split('-')[1];
 }
 
-export function attemptViewOf(recorded: DeliveryAttempt): WebhookAttemptView {
-  const { attempt, at, method = 'POST', durationMs, statusCode, reason, answer } = recorded;
+export function attemptViewOf(
+  recorded: DeliveryAttempt,
+  { delivery: { eventId: txn, event } }: ListedOutgoing,
+): WebhookAttemptView {
+  const { attempt, at, method = 'POST', durationMs, statusCode, reason, answer, signed } = recorded;
+  const [jti, issuedAt, expiresAt, alg, kid] = signed ?? [];
   return {
     attempt,
     at: new Date(at),
@@ -150,6 +170,18 @@ export function attemptViewOf(recorded: DeliveryAttempt): WebhookAttemptView {
     durationMs,
     failureReason: reason,
     answer,
+    token:
+      jti === undefined
+        ? undefined
+        : {
+            jti,
+            txn,
+            event,
+            issuedAt: new Date(issuedAt! * 1_000),
+            expiresAt: new Date(expiresAt! * 1_000),
+            alg: alg!,
+            kid,
+          },
   };
 }
 

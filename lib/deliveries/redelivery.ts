@@ -16,7 +16,7 @@ export interface RedeliverResult {
       | 'pending'
       /** It was delivered while it was redelivered. */
       | 'delivered'
-      /** The queue has dropped its payload, or the delivery itself, to save space. */
+      /** The queue has dropped its payload, by `keepPayloads` or to save space, or the delivery itself. */
       | 'payload_dropped'
       /** A later round of it exists; only a filter that matches that round sends it again. */
       | 'superseded';

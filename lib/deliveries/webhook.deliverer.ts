@@ -13,6 +13,7 @@ import type {
   ReceivedDelivery,
   DeliveryOutcome,
   DeliveryRun,
+  SignedFacts,
 } from '../queue/webhook-delivery.js';
 import { runObservers } from '../queue/webhook-queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
@@ -125,6 +126,7 @@ export class WebhookDeliverer {
       { delivery, outcome, attempt: recorded, limits, overloadedUntil, receipt },
       endpoint.label,
     );
+    // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
     return run;
   }
@@ -280,13 +282,19 @@ function inOrder(
 
 /** The attempt as the queue records it. One that the shutdown aborted is repeated under its number. */
 function recordedAttempt(
-  { result, at, answer }: Attempt,
+  { result, at, answer, receipt }: Attempt,
   outcome: DeliveryOutcome,
 ): DeliveryAttempt | undefined {
   if (outcome.type === 'defer') return undefined;
   const { attempt, durationMs, method, statusCode } = result;
   const reason = result.verdict === 'acknowledged' ? undefined : result.reason;
-  return { attempt, at, durationMs, method, statusCode, reason, answer };
+  const signed = receipt && signedFacts(receipt());
+  return { attempt, at, durationMs, method, statusCode, reason, answer, signed };
+}
+
+function signedFacts({ jti, issuedAt, expiresAt, alg, kid }: WebhookReceipt): SignedFacts {
+  const [iat, exp] = [issuedAt, expiresAt].map((time) => Date.parse(time) / 1_000);
+  return kid === undefined ? [jti, iat!, exp!, alg] : [jti, iat!, exp!, alg, kid];
 }
 
 function deadWithoutAttempt(reason: FailureReason, attempt: number): DeliveryOutcome {

@@ -105,7 +105,7 @@ export class WebhookDeliveries {
     const attempts = await this.queue.attempts(id);
     const traceId = traceIdOf(record.delivery);
     const view = viewOf(record, this.clock.now());
-    return { ...view, attempts: attempts.map(attemptViewOf), traceId };
+    return { ...view, attempts: attempts.map((one) => attemptViewOf(one, record)), traceId };
   }
 
   /**

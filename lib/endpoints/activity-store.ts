@@ -41,7 +41,11 @@ export interface ActivityPageRequest {
  * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`.
  */
 export abstract class ActivityStore {
-  /** @returns `false`, with nothing changed, if the id exists */
+  /**
+   * Keeps at least the newest 1,000 entries `by` the partners of each tenant, and may delete older ones.
+   *
+   * @returns `false`, with nothing changed, if the id exists
+   */
   abstract record(entry: StoredActivity): Promise<boolean>;
 
   /**
@@ -65,7 +69,9 @@ export abstract class ActivityStore {
   abstract prune(before: number): Promise<number>;
 }
 
-/** Entries of each origin that are kept. */
+/** Entries of what the users of one tenant did that a store keeps: a tenant must not fill it, nor push out what others did. */
+export const MAX_OF_TENANT = 1_000;
+/** Entries of each origin that are kept in memory. */
 const MAX_ENTRIES = 1_000;
 
 /** Keeps the last 1,000 entries of operators, partners and the library each in this process's memory. */
@@ -75,9 +81,14 @@ export class MemoryActivityStore extends ActivityStore {
   override async record(entry: StoredActivity): Promise<boolean> {
     if (this.entries.has(entry.id)) return false;
     this.entries.set(entry.id, entry);
-    // Partners must not push out what operators did.
+    // Partners must not push out what operators did, and none of them what others did.
     const own = [...this.entries.values()].filter(({ by }) => by === entry.by);
-    if (own.length > MAX_ENTRIES) this.entries.delete(own[0]!.id);
+    if (own.length <= MAX_ENTRIES) return true;
+    const counts = new Map<string | undefined, number>();
+    for (const { tenant } of own) counts.set(tenant, (counts.get(tenant) ?? 0) + 1);
+    const most = Math.max(...counts.values());
+    const oldest = own.find(({ by, tenant }) => by !== 'partner' || counts.get(tenant) === most);
+    this.entries.delete(oldest!.id);
     return true;
   }
 

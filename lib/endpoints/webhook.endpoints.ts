@@ -179,17 +179,27 @@ export class WebhookEndpoints {
   async report(request: EndpointListRequest = {}): Promise<EndpointFormatPage> {
     const page = readArgument(LIST_REQUEST, request, 'request');
     const { rows, next } = await this.directory.page(page);
-    const formats = rows.map((row): EndpointFormat => {
-      const { tenant, profile, state } = this.registry.of(row);
-      const { acknowledged: last } = state;
-      const acknowledged = last && {
-        profile: last.profile,
-        since: new Date(last.since),
-        at: new Date(last.at),
-      };
-      return { id: row.id, tenant, profile, acknowledged };
-    });
-    return { endpoints: formats, next };
+    return { endpoints: rows.map((row) => this.formatOf(row)), next };
+  }
+
+  /**
+   * As {@link report}, for one endpoint.
+   *
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`
+   */
+  async format(id: string, scope?: EndpointScope): Promise<EndpointFormat> {
+    return this.formatOf(await this.directory.find(id, readScope(scope)));
+  }
+
+  private formatOf(row: StoredEndpoint): EndpointFormat {
+    const { tenant, profile, state } = this.registry.of(row);
+    const { acknowledged: last } = state;
+    const acknowledged = last && {
+      profile: last.profile,
+      since: new Date(last.since),
+      at: new Date(last.at),
+    };
+    return { id: row.id, tenant, profile, acknowledged };
   }
 
   /**

@@ -1,3 +1,4 @@
+import type { Duration } from '../clock/duration.js';
 import * as option from '../options/rules.js';
 
 /** What happened to a received request. */
@@ -84,19 +85,22 @@ export interface InboxFilter {
   readonly until?: number | undefined;
 }
 
-/** How many entries a store keeps at most; the oldest are dropped first. */
+/** How many entries a store keeps at most, and how long; the oldest are dropped first. */
 export interface InboxBounds {
   /** Requests that were neither refused nor duplicates; a tenth as many duplicates are kept besides, which never displace others. */
   readonly maxAccepted?: number | undefined;
   /** Refused requests, which anyone can send: they never displace the others. */
   readonly maxRefused?: number | undefined;
+  /** How long an entry is kept at most, such as `'30d'`; default: until newer ones displace it. */
+  readonly keep?: Duration | undefined;
 }
 
 /**
  * Stores the record of received requests: the port behind {@link WebhookInbox}. It is a record to look at, and no queue: the
  * receiver works without it, and never waits for it.
  *
- * - **Bounded.** It keeps the newest entries, up to a bound for refused requests, one for duplicates and one for all others.
+ * - **Bounded.** It keeps the newest entries, up to a bound for refused requests, one for duplicates and one for all others, and none
+ *   for longer than `keep`.
  * - **An entry is stored once.** `record` does not affect an id that is known.
  * - **Settlements follow.** `settle` changes the newest entry with a `deliveryId`, recorded by any process, and has no effect on
  *   an unknown one.
@@ -116,6 +120,15 @@ export abstract class InboxStore {
    */
   async check(): Promise<void> {
     await this.find('start-up check');
+  }
+
+  /**
+   * Deletes the entries that are older than the store keeps them; called once a minute. By default, it deletes nothing.
+   *
+   * @param now - epoch milliseconds
+   */
+  async deleteExpired(now: number): Promise<void> {
+    void now;
   }
 
   /** Stores entries, and drops the oldest beyond the bounds. */
@@ -164,5 +177,6 @@ export function inboxBounds(maxAccepted: number, maxRefused: number) {
   return {
     maxAccepted: option.optional(entries, maxAccepted),
     maxRefused: option.optional(entries, maxRefused),
+    keep: option.optional(option.duration({ min: '1m' })),
   };
 }

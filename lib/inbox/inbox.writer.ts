@@ -1,4 +1,4 @@
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
 import type { InboxEntry, InboxSettlement, InboxStore } from './inbox-store.js';
 
 /** Milliseconds that changes are collected for one write. */
@@ -15,6 +15,8 @@ const MAX_BATCH_BYTES = 1024 * 1024;
  * Refused requests, and duplicates, that are recorded per {@link BATCH_TIME}; 100 a second each. Beyond that they are only counted.
  */
 const MAX_REPEATED_PER_BATCH = 25;
+/** Milliseconds between two deletions of expired entries. */
+const EXPIRY_INTERVAL = 60_000;
 /** Milliseconds until a failed write is retried; doubled each time, up to the maximum. */
 const FIRST_RETRY = 1_000;
 const MAX_RETRY = 60_000;
@@ -34,7 +36,7 @@ type RepeatedKind = 'refused' | 'duplicate';
 /**
  * Writes the inbox in the background, in batches. It never delays an answer: what the store does not take in time is dropped and
  * counted, headers and payloads first. Refused requests and duplicates have a share of their own each, so that a flood of them
- * displaces nothing and costs little.
+ * displaces nothing and costs little. It also has the store delete expired entries.
  */
 export class InboxWriter {
   private accepted: PendingInboxEntry[] = [];
@@ -51,13 +53,17 @@ export class InboxWriter {
   private retryAt = 0;
   private failed = false;
   private droppedEntries = 0;
+  private readonly stopExpiry: CancelWake;
 
   /** @param onFailure - called for the first failure of an outage */
   constructor(
     private readonly store: InboxStore,
     private readonly clock: WebhookClock,
     private readonly onFailure: (error: unknown) => void,
-  ) {}
+  ) {
+    // A failure is made up for by the next round, or by another process.
+    this.stopExpiry = repeat(clock, EXPIRY_INTERVAL, async () => store.deleteExpired(clock.now()));
+  }
 
   /** Entries that were not recorded since the process started. */
   get dropped(): number {
@@ -107,6 +113,7 @@ export class InboxWriter {
 
   /** Writes for the last time. */
   async close(): Promise<void> {
+    this.stopExpiry();
     await this.flush();
     this.cancelWake?.();
   }

@@ -22,17 +22,27 @@ export class MemoryInboxStore extends InboxStore {
   private readonly accepted: EntryRing;
   private readonly duplicates: EntryRing;
   private readonly refused: EntryRing;
+  /** Milliseconds. */
+  private readonly keep: number | undefined;
 
   /**
-   * @param bounds - `maxAccepted`, default 1,000; `maxRefused`, default 500
+   * @param bounds - `maxAccepted`, default 1,000; `maxRefused`, default 500; `keep`
    * @throws {@link WebhookConfigurationError}
    */
   constructor(bounds?: InboxBounds) {
     super();
-    const { maxAccepted, maxRefused } = readOptions(BOUNDS, bounds, 'MemoryInboxStore');
+    const { maxAccepted, maxRefused, keep } = readOptions(BOUNDS, bounds, 'MemoryInboxStore');
     this.accepted = new EntryRing(maxAccepted);
     this.duplicates = new EntryRing(maxDuplicates(maxAccepted));
     this.refused = new EntryRing(maxRefused);
+    this.keep = keep;
+  }
+
+  override async deleteExpired(now: number): Promise<void> {
+    if (this.keep === undefined) return;
+    for (const ring of [this.accepted, this.duplicates, this.refused]) {
+      ring.dropUntil(now - this.keep);
+    }
   }
 
   override async record(entries: readonly InboxEntry[]): Promise<void> {
@@ -101,6 +111,14 @@ class EntryRing {
     this.byId.set(id, entry);
     if (deliveryId !== undefined) this.byDelivery.set(deliveryId, id);
     if (this.byId.size > this.capacity) this.dropOldest();
+  }
+
+  /** Drops the entries until a time; they are in the order of their times. */
+  dropUntil(at: number): void {
+    for (const entry of this.byId.values()) {
+      if (entry.at > at) return;
+      this.dropOldest();
+    }
   }
 
   settle({ deliveryId, outcome, runs }: InboxSettlement): void {

@@ -27,6 +27,7 @@ export type {
   OutgoingDelivery,
   ReceivedDelivery,
   FailureReason,
+  SignedFacts,
 } from '../queue/webhook-delivery.js';
 
 // Endpoint store

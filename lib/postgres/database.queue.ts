@@ -1,6 +1,6 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
-import { limitsKey } from '../queue/lane-limits.js';
+import { RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   type DeliveryCountFilter,
@@ -36,9 +36,6 @@ const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
 
-/** Lanes whose limits are remembered. */
-const MAX_REMEMBERED_LIMITS = 10_000;
-
 /** For the message about a transaction of another database. */
 const OWN_DATABASE = {
   use: 'this queue stores its deliveries',
@@ -57,8 +54,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
   private stopping = false;
-  /** By lane: the limits that this process has set last. */
-  private readonly limits = new Map<string, string>();
+  private readonly limits = new RememberedLimits();
 
   /** @hidden */
   protected constructor(
@@ -266,19 +262,20 @@ export abstract class DatabaseQueue extends WebhookQueue {
     for (const { delivery, limits } of deliveries) {
       if (limits !== undefined) wanted.set(laneColumn(delivery), limits);
     }
+    const now = this.options.clock.now();
     for (const [lane, limits] of wanted) {
-      if (this.limits.get(lane) === limitsKey(limits)) wanted.delete(lane);
+      if (this.limits.has(lane, limits, now)) wanted.delete(lane);
     }
     if (wanted.size === 0) return;
     const rows = [...wanted].map(([lane, limits]) => limitRow(lane, limits));
     const changed = await run(this.statements.limits.set, [
       this.options.name,
       JSON.stringify(rows),
+      this.connection.now,
     ]);
     this.consumer?.wake(changed.map(({ lane }) => lane as string));
     if (!isFinal) return;
-    if (this.limits.size > MAX_REMEMBERED_LIMITS) this.limits.clear();
-    for (const [lane, limits] of wanted) this.limits.set(lane, limitsKey(limits));
+    for (const [lane, limits] of wanted) this.limits.add(lane, limits, now);
   }
 
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */

@@ -1,6 +1,7 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import { isLimited, limitsKey } from '../queue/lane-limits.js';
+import { RETENTION_INTERVAL } from '../queue/queue-options.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import {
   ClaimLoop,
@@ -34,13 +35,17 @@ import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
 
-/** Milliseconds between two deletions of deliveries past their retention. */
-const RETENTION_INTERVAL = 5_000;
+/** Milliseconds between two pages in which unused keys, or unused limits, are looked for. */
+const UNUSED_INTERVAL = 60_000;
 
 /** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
 const RELEASE_INTERVAL = 5_000;
 /** Such a search takes at most 1 part in this many of the time. */
 const RELEASE_SHARE = 50;
+
+/** Before the first key, and before the first lane. */
+const FIRST_KEY: readonly string[] = ['', ''];
+const FIRST_LIMIT: readonly string[] = [''];
 
 interface DeliveryConsumerParts {
   readonly database: QueueDatabase;
@@ -59,9 +64,12 @@ export class DeliveryConsumer {
   private readonly outcomes: OutcomeWriter;
   private readonly notifications: QueueNotifications | undefined;
   private readonly timers: readonly CancelWake[];
+  /** The ends of the pages in which unused keys and limits were looked for last. */
+  private keysUntil = FIRST_KEY;
+  private limitsUntil = FIRST_LIMIT;
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { clock, lease, notify, keepDelivered, keepDead } = parts.options;
+    const { clock, lease, notify, keepDelivered, keepDead, keepPayloads } = parts.options;
     this.outcomes = new OutcomeWriter(
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
@@ -91,6 +99,10 @@ export class DeliveryConsumer {
       ...(keepDead === undefined
         ? []
         : [repeat(clock, RETENTION_INTERVAL, async () => this.deleteOld('deleteDead', keepDead))]),
+      ...(keepPayloads === undefined
+        ? []
+        : [repeat(clock, RETENTION_INTERVAL, async () => this.dropPayloads(keepPayloads))]),
+      repeat(clock, UNUSED_INTERVAL, async () => this.deleteUnused()),
       repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
@@ -183,19 +195,32 @@ export class DeliveryConsumer {
     const values = [options.name, database.now, options.pollInterval];
     const rows = await database.queryInIndexOrder(statements.limits.findLanes, values);
     const found = rows.filter(({ lane }) => lane !== null);
+    const unlimited = found.filter(({ is_limited }) => is_limited === false);
+    if (unlimited.length > 0) {
+      await this.flag(
+        unlimited.map(({ lane }) => lane as string),
+        statements.limits.unflag,
+      );
+      this.loop.wake();
+    }
     return {
       hasLimits: rows[0]!['has_limits'] === true,
-      lanes: found.map(({ lane, wait }) => ({ lane: lane as string, wait: Number(wait) })),
+      lanes: found
+        .filter((row) => !unlimited.includes(row))
+        .map(({ lane, wait }) => ({ lane: lane as string, wait: Number(wait) })),
     };
   }
 
-  /** Takes the deliveries of newly limited lanes out of the way of other claims. */
-  private async flag(lanes: readonly string[]): Promise<void> {
-    const { database, statements, options } = this.parts;
+  /** Takes the deliveries of newly limited lanes out of the way of other claims, or lets other claims take them again. */
+  private async flag(
+    lanes: readonly string[],
+    statement = this.parts.statements.limits.flag,
+  ): Promise<void> {
+    const { database, options } = this.parts;
     for (const lane of lanes) {
       let flagged: readonly Row[];
       do {
-        flagged = await database.queryInIndexOrder(statements.limits.flag, [options.name, lane]);
+        flagged = await database.queryInIndexOrder(statement, [options.name, lane]);
       } while (flagged.length === FLAGGED_AT_ONCE);
     }
   }
@@ -243,7 +268,7 @@ export class DeliveryConsumer {
   ): Promise<void> {
     if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return;
     const { database, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify([limitRow(lane, now)])];
+    const values = [options.name, JSON.stringify([limitRow(lane, now)]), database.now];
     await database.query(statements.limits.set, values);
     this.loop.wake([lane]);
   }
@@ -285,17 +310,70 @@ export class DeliveryConsumer {
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
-  /** @returns milliseconds until the next batch: a large deletion rests after each batch for as long as that took */
+  /** @returns milliseconds until the next batch */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
     const { database, statements, options } = this.parts;
-    const start = options.clock.now();
-    const query = statements[which](options.name, keep, database.now);
-    const [row] = await database.queryInIndexOrder(...query);
-    if (Number(row!['gone']) < DELETED_AT_ONCE) {
-      if (row!['gone'] !== 0) await database.query(statements.deleteEmptyCounts, [options.name]);
-      return RETENTION_INTERVAL;
-    }
-    return Math.min(RETENTION_INTERVAL, options.clock.now() - start);
+    return this.inBatches(async () => {
+      const query = statements[which](options.name, keep, database.now);
+      const [row] = await database.queryInIndexOrder(...query);
+      const gone = Number(row!['gone']);
+      const isLast = gone > 0 && gone < DELETED_AT_ONCE;
+      if (isLast) await database.query(statements.deleteEmptyCounts, [options.name]);
+      return gone;
+    });
+  }
+
+  /** @returns milliseconds until the next batch */
+  private async dropPayloads(keep: number): Promise<number> {
+    const { database, statements, options } = this.parts;
+    return this.inBatches(async () => {
+      const values = [options.name, database.now, keep];
+      const [row] = await database.queryInIndexOrder(statements.dropPayloads, values);
+      return Number(row!['seen']);
+    });
+  }
+
+  /** Looks for unused keys and limits in the next page of each, and starts again after the last page. */
+  private async deleteUnused(): Promise<void> {
+    const { statements } = this.parts;
+    this.keysUntil = await this.deleteUnusedOf(
+      statements.deleteUnusedKeys,
+      this.keysUntil,
+      FIRST_KEY,
+    );
+    this.limitsUntil = await this.deleteUnusedOf(
+      statements.deleteUnusedLimits,
+      this.limitsUntil,
+      FIRST_LIMIT,
+    );
+  }
+
+  /** @returns the end of the page */
+  private async deleteUnusedOf(
+    statement: string,
+    after: readonly string[],
+    first: readonly string[],
+  ): Promise<readonly string[]> {
+    const { database, options } = this.parts;
+    const values = [options.name, database.now, ...after];
+    const [row] = await database.queryInIndexOrder(statement, values);
+    const { seen, lane, ordering_key: key } = row!;
+    if (Number(seen) < DELETED_AT_ONCE) return first;
+    return (key === undefined ? [lane] : [lane, key]) as string[];
+  }
+
+  /**
+   * A large deletion rests after each batch for as long as that took.
+   *
+   * @param work - resolves with the size of the batch
+   * @returns milliseconds until the next batch
+   */
+  private async inBatches(work: () => Promise<number>): Promise<number> {
+    const { clock } = this.parts.options;
+    const start = clock.now();
+    const size = await work();
+    if (size < DELETED_AT_ONCE) return RETENTION_INTERVAL;
+    return Math.min(RETENTION_INTERVAL, clock.now() - start);
   }
 }
 

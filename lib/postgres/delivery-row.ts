@@ -9,6 +9,7 @@ import type {
   DeliveryPayload,
   WebhookDelivery,
   DeliveryRun,
+  SignedFacts,
 } from '../queue/webhook-delivery.js';
 import type { DeliveryCounts, ListedDelivery, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
@@ -20,6 +21,7 @@ const TEXT_COLUMNS = {
   event: 'event',
   endpoint_id: 'endpointId',
   tenant: 'tenant',
+  subject: 'subject',
   ordering_key: 'orderingKey',
 } as const;
 
@@ -152,7 +154,7 @@ export function releasedRow(claimed: ClaimedDelivery): OutcomeRow {
 
 function attemptColumns(attempt: DeliveryAttempt | undefined): object {
   if (attempt === undefined) return {};
-  const { answer } = attempt;
+  const { answer, signed } = attempt;
   return {
     attempt: attempt.attempt,
     started: attempt.at,
@@ -161,6 +163,7 @@ function attemptColumns(attempt: DeliveryAttempt | undefined): object {
     status_code: attempt.statusCode,
     failure: attempt.reason,
     answer: answer && storableText(answer),
+    signed: signed && JSON.stringify(signed),
   };
 }
 
@@ -197,6 +200,7 @@ function stateOf(row: Row): DeliveryState {
     reason: optional(row['reason']) as DeliveryState['reason'],
     updatedAt: Number(row['updated']),
     isLimited: status === 'pending' && row['limited'] === true ? true : undefined,
+    payloadDropped: row['payload_dropped'] === true ? true : undefined,
     keyState: keyStateOf(row),
   };
 }
@@ -217,6 +221,8 @@ export function attemptOf(row: Row): DeliveryAttempt {
     statusCode: optional(row['status_code']) as number | undefined,
     reason: optional(row['reason']) as DeliveryAttempt['reason'],
     answer: optional(row['answer']) as string | undefined,
+    signed:
+      row['signed'] === null ? undefined : (JSON.parse(row['signed'] as string) as SignedFacts),
   };
 }
 

@@ -6,6 +6,7 @@ import {
 } from '../queue/webhook-queue.js';
 import type { DeliveryStatus } from '../queue/webhook-delivery.js';
 import { LimitStatements } from './limit-statements.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
@@ -33,9 +34,9 @@ const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
 };
 
 /** The columns of a delivery without its payload. */
-const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, receiver, details::text AS details, status, attempts,
+const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, subject, receiver, details::text AS details, status, attempts,
   reason, sequence::float8 AS sequence, ordering_key, holds_key, held,
-  limited AND leased_until = '-infinity' AS limited, ${millisecondsOf('due_at')} AS due,
+  limited AND leased_until = '-infinity' AS limited, payload_dropped, ${millisecondsOf('due_at')} AS due,
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
@@ -109,6 +110,26 @@ export class DeliveryStatements {
    */
   readonly merge: string;
 
+  /**
+   * `$1` queue, `$2` now, `$3` milliseconds. Drops the payloads of a batch of deliveries that were delivered so long ago, unless another
+   * process is doing so. Returns one row with the number of deliveries that it looked at, which is less than {@link DELETED_AT_ONCE}
+   * for the last batch.
+   */
+  readonly dropPayloads: string;
+
+  /**
+   * `$1` queue, `$2` now, `$3` lane and `$4` ordering key: the last one of the page before, or two empty strings. Deletes those keys of a
+   * page that have not been used for {@link KEPT_UNUSED}. Returns one row with the number of keys that it looked at, which is less than
+   * {@link DELETED_AT_ONCE} for the last page, and the last one of them.
+   */
+  readonly deleteUnusedKeys: string;
+
+  /**
+   * As {@link deleteUnusedKeys}, for the limits of lanes without pending deliveries, without `$4`. A transaction that records one
+   * meanwhile may still see the limits: `LimitStatements.findLanes` finds its lane.
+   */
+  readonly deleteUnusedLimits: string;
+
   /** `$1` queue. Deletes the counts of what was deleted. */
   readonly deleteEmptyCounts: string;
 
@@ -123,6 +144,7 @@ export class DeliveryStatements {
   private readonly limit: string;
   private readonly count: string;
   private readonly change: string;
+  private readonly retention: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
@@ -134,6 +156,7 @@ export class DeliveryStatements {
     this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
     this.count = `${schema}.delivery_count`;
     this.change = `${schema}.delivery_change`;
+    this.retention = `${schema}.delivery_retention`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
@@ -159,13 +182,13 @@ RETURNING id, seq::text AS seq`;
     this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text, blocks_key boolean, releases boolean)
+    answer text, signed text, blocks_key boolean, releases boolean)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE
   ) AS delivery
 ), made AS (
-  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer)
-  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer
+  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer, signed)
+  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer, signed
   FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
 ), changed AS (
   UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
@@ -196,7 +219,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
     this.find = `SELECT ${COLUMNS}, payload FROM ${this.delivery}
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
     this.attempts = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
-  reason, answer
+  reason, answer, signed
 FROM ${this.attempt} WHERE delivery_seq = (SELECT seq FROM ${this.delivery} WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
     this.redeliver = `WITH chosen AS MATERIALIZED (
@@ -229,6 +252,31 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
 )
 SELECT count(*)::int AS merged FROM merged`;
+    this.dropPayloads = `WITH known AS (
+  INSERT INTO ${this.retention} (queue) VALUES ($1::text) ON CONFLICT (queue) DO NOTHING
+), turn AS MATERIALIZED (
+  SELECT * FROM ${this.retention} WHERE queue = $1::text FOR NO KEY UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+  SELECT delivery.* FROM turn, LATERAL (
+    SELECT seq, updated_at FROM ${this.delivery} AS delivery WHERE queue = $1::text AND status = 'delivered'
+      AND updated_at > payloads_until AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
+    ORDER BY updated_at FETCH FIRST ${DELETED_AT_ONCE} ROWS WITH TIES
+  ) AS delivery
+), dropped AS (
+  UPDATE ${this.delivery} SET payload = NULL, payload_dropped = true
+  WHERE seq = ANY (ARRAY(SELECT seq FROM old)) AND payload IS NOT NULL
+), moved AS (
+  UPDATE ${this.retention} SET payloads_until = (SELECT max(updated_at) FROM old)
+  WHERE queue = $1::text AND EXISTS (SELECT FROM old)
+)
+SELECT count(*)::int AS seen FROM old`;
+    this.deleteUnusedKeys = this.deletingUnused(this.key, ['lane', 'ordering_key']);
+    this.deleteUnusedLimits = this.deletingUnused(
+      this.limit,
+      ['lane'],
+      `AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND ${IS_WAITING})
+      AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND holds_key)`,
+    );
     this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
@@ -333,9 +381,10 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
   ) AS is_held
   FROM ranked GROUP BY lane, ordering_key
 ), counted AS (
-  INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence)
-  SELECT $1::text, lane, ordering_key, start + count FROM keys, moment ORDER BY lane, ordering_key
-  ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}
+  INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence, used_at)
+  SELECT $1::text, lane, ordering_key, start + count, ${now('$3')} FROM keys, moment ORDER BY lane, ordering_key
+  ON CONFLICT (queue, lane, ordering_key)
+    DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}, used_at = excluded.used_at
   RETURNING lane, ordering_key, sequence
 ), numbered AS MATERIALIZED (
   SELECT place, counted.sequence - count + rank AS number,
@@ -356,13 +405,13 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
 ), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
     tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
-    sequence bigint)
+    sequence bigint, subject text)
 )${numbered}, recorded AS (
   INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
-    created_at, updated_at, ordering_key, sequence, holds_key, held, limited)
+    created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
   SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
     ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
-    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0)
+    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0), subject
   FROM ${source}, moment ORDER BY place
   ${onConflict} RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
@@ -430,7 +479,7 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
         : '';
     const parts = [
       `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
-    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending')`)} AS due
+    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
   FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
     ];
     if (isCounted) {
@@ -509,6 +558,32 @@ FROM ${rows} WHERE status <> 'pending'`;
       ),
       [queue, time, keep],
     ];
+  }
+
+  /**
+   * Looks at a page of the rows of a table, and deletes those that were not used for long.
+   *
+   * @param columns - its key in the queue
+   * @param condition - of a row `one`, besides
+   */
+  private deletingUnused(table: string, columns: readonly string[], condition = ''): string {
+    const of = (row: string): string => columns.map((column) => `${row}.${column}`).join(', ');
+    const after = columns.map((_, index) => `$${index + 3}::text`).join(', ');
+    return `WITH page AS MATERIALIZED (
+  SELECT ${of('one')} FROM ${table} AS one
+  WHERE queue = $1::text AND (${of('one')}) > (${after}) ORDER BY ${of('one')} LIMIT ${DELETED_AT_ONCE}
+), unused AS MATERIALIZED (
+  SELECT unused.place FROM page, LATERAL (
+    SELECT one.ctid AS place FROM ${table} AS one WHERE queue = $1::text AND (${of('one')}) = (${of('page')})
+      AND used_at <= ${now('$2')} - ${KEPT_UNUSED}::float8 * interval '1 ms' ${condition}
+    FOR UPDATE SKIP LOCKED
+  ) AS unused
+), gone AS (
+  DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
+)
+SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEFT JOIN (
+  SELECT ${of('page')} FROM page ORDER BY ${columns.map((column) => `${column} DESC`).join(', ')} LIMIT 1
+) AS last ON true`;
   }
 
   /**
@@ -595,11 +670,18 @@ function skew(nowParameter: string, ownParameter: string): string {
 }
 
 /** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
+const KEY_CONDITIONS = {
+  waiting: `status = 'pending' AND holds_key AND held`,
+  blocking: `status = 'dead' AND holds_key`,
+} as const;
+
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, receiver, eventId, event, status, since, until } = filter;
+  const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
+    filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
     [tenant, (parameter) => `tenant = ${parameter}::text`],
     [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
+    [subject, (parameter) => `subject = ${parameter}::text`],
     [receiver, (parameter) => `receiver = ${parameter}::text`],
     [eventId, (parameter) => `event_id = ${parameter}::text`],
     [event, (parameter) => `event = ${parameter}::text`],
@@ -609,6 +691,7 @@ function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   return [
     'queue = $1::text',
     ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
+    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
     ...asked
       .filter(([value]) => value !== undefined)
       .map(([value, condition]) => condition(`$${values.push(value)}`)),

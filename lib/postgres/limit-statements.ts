@@ -11,14 +11,18 @@ const IS_WAITING = `status = 'pending' AND NOT held AND limited`;
  * The statements on `delivery_limit`, which has a row for each lane that has or had limits.
  *
  * Rate: a token bucket in the form of one time, `full_at`, when all of its tokens are available again, with `token_ms`, the
- * milliseconds of one token since the last start. Concurrency: `running` has the claims that have started. One that ended is removed; one whose process
- * died counts until the lease of its delivery has expired. For as long as a statement may take, a claim counts without a look at its
- * delivery: one that began before does not see the lease yet.
+ * milliseconds of one token since the last start. When a pause ends, at most one token is available. Concurrency: `running` has the
+ * claims that have started. One that ended is removed; one whose process died counts until the lease of its delivery has expired.
+ * For as long as a statement may take, a claim counts without a look at its delivery: one that began before does not see the
+ * lease yet.
  *
  * Times are numbers, in epoch milliseconds, since all of them are calculated with.
  */
 export class LimitStatements {
-  /** `$1` queue, `$2` JSON list of `{ lane, concurrency, per_second, burst, since }`. Returns the lanes whose limits were changed. */
+  /**
+   * `$1` queue, `$2` JSON list of `{ lane, concurrency, per_second, burst, since }`, `$3` now. Returns the lanes whose limits were
+   * changed. Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used.
+   */
   readonly set: string;
 
   /**
@@ -33,12 +37,15 @@ export class LimitStatements {
   /** `$1` queue, `$2` JSON list of `{ lane, slot, overloaded }` of ended runs, `$3` now, `$4` time of this process. */
   readonly end: string;
 
+  /** `$1` queue, `$2` lane. Puts deliveries that were recorded while the limits of their lane were deleted into the index of unlimited ones. */
+  readonly unflag: string;
+
   /** `$1` queue, `$2` lane. Takes deliveries that were recorded before their lane had limits out of the index of unlimited ones. */
   readonly flag: string;
 
   /**
-   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, and `wait`;
-   * in each row, or one without a lane, whether the queue has limits at all.
+   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, with `wait`, and whether
+   * the limits of the lane still exist; in each row, or one without a lane, whether the queue has limits at all.
    */
   readonly findLanes: string;
 
@@ -47,10 +54,12 @@ export class LimitStatements {
     const delivery = `${schema}.delivery`;
     const limit = `${schema}.delivery_limit`;
     const now = `coalesce(${timeOf('$2')}, now())`;
-    const share = (time: string): string =>
-      `least(1, share + greatest(0, ${time} - slowed_at) / ${RECOVERY})`;
-    const slowShare = `CASE WHEN paused_until > ms THEN share ELSE greatest(${LEAST_SHARE}, ${share('ms')} / 2) END`;
-    const slowToken = `1000 / (per_second * ${slowShare})`;
+    const share = (row: string, time: string): string =>
+      `least(1, ${row}.share + greatest(0, ${time} - ${row}.slowed_at) / ${RECOVERY})`;
+    const later = millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`);
+    const isSameSince = 'limits.since IS NOT DISTINCT FROM excluded.since';
+    const oldToken = `coalesce(limits.token_ms, 1000 / (limits.per_second * ${share('limits', later)}))`;
+    const newToken = `1000 / (excluded.per_second * CASE WHEN ${isSameSince} THEN ${share('limits', later)} ELSE 1 END)`;
     this.set = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
 )
@@ -64,9 +73,9 @@ WHERE CASE WHEN EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::te
 ORDER BY lane
 ON CONFLICT (queue, lane) DO UPDATE SET concurrency = excluded.concurrency, per_second = excluded.per_second,
   burst = excluded.burst, since = excluded.since,
-  paused_until = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.paused_until ELSE 0 END,
-  share = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.share ELSE 1 END,
-  token_ms = NULL, full_at = CASE WHEN limits.since IS NOT DISTINCT FROM excluded.since THEN limits.full_at ELSE 0 END
+  paused_until = CASE WHEN ${isSameSince} THEN limits.paused_until ELSE 0 END,
+  share = CASE WHEN ${isSameSince} THEN limits.share ELSE 1 END,
+  token_ms = ${newToken}, full_at = coalesce(${later} + greatest(0, limits.full_at - ${later}) / ${oldToken} * ${newToken}, 0)
 RETURNING lane`;
     this.claim = `WITH moment AS MATERIALIZED (SELECT ${millisecondsOf(now)} AS ms), gate AS MATERIALIZED (
   SELECT limits.*, given.slots FROM (
@@ -83,10 +92,11 @@ RETURNING lane`;
   GROUP BY gate.lane
 ), bucket AS MATERIALIZED (
   SELECT gate.*, coalesce(started.running, '{}') AS still_running, coalesce(used, 0) AS used, ms,
-    1000 / (per_second * ${share('ms')}) AS next_token
+    1000 / (per_second * ${share('gate', 'ms')}) AS next_token
   FROM gate CROSS JOIN moment LEFT JOIN started USING (lane)
 ), level AS MATERIALIZED (
-  SELECT *, greatest(0, full_at - ms) / coalesce(token_ms, next_token) AS used_tokens FROM bucket
+  SELECT *, greatest(0, full_at - ms, paused_until + (burst - 1) * last_token - ms) / last_token AS used_tokens
+  FROM bucket, LATERAL (SELECT coalesce(token_ms, next_token) AS last_token) AS last
 ), allowed AS MATERIALIZED (
   SELECT *, CASE WHEN paused_until > ms THEN 0 ELSE
     greatest(0, least(slots, concurrency - used, floor(burst - used_tokens + 1e-6))) END AS free
@@ -105,12 +115,12 @@ RETURNING lane`;
   FROM claimed, moment GROUP BY lane
 ), changed AS MATERIALIZED (
   SELECT allowed.*, coalesce(taken, 0) AS taken, still_running || coalesce(taken.running, '{}') AS all_running,
-    CASE WHEN taken > 0 THEN next_token ELSE coalesce(token_ms, next_token) END AS token
+    CASE WHEN taken > 0 THEN next_token ELSE last_token END AS token
   FROM allowed LEFT JOIN taken USING (lane)
 ), written AS (
   UPDATE ${limit} AS limits SET token_ms = token,
     full_at = coalesce(ms + (used_tokens + changed.taken) * token, limits.full_at),
-    running = CASE WHEN changed.concurrency IS NULL THEN '{}' ELSE changed.all_running END
+    running = CASE WHEN changed.concurrency IS NULL THEN '{}' ELSE changed.all_running END, used_at = ${now}
   FROM changed WHERE changed.taken > 0 AND limits.queue = $1::text AND limits.lane = changed.lane
 )
 SELECT claimed.*, lanes FROM (
@@ -127,7 +137,7 @@ SELECT claimed.*, lanes FROM (
   FROM changed
 ) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`;
     this.end = `WITH moment AS MATERIALIZED (
-  SELECT ${millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`)} AS ms
+  SELECT ${later} AS ms
 ), ended AS MATERIALIZED (
   SELECT lane, array_agg(slot) AS slots, max(overloaded) - $4::float8 AS pause
   FROM json_to_recordset($2::text::json) AS given(lane text, slot text, overloaded float8) GROUP BY lane
@@ -137,17 +147,20 @@ SELECT claimed.*, lanes FROM (
   ) AS own
 )
 UPDATE ${limit} AS limits SET running = limits.running - slots,
-  share = CASE WHEN pause IS NULL THEN share ELSE ${slowShare} END,
+  share = CASE WHEN pause IS NULL OR paused_until > ms THEN share
+    ELSE greatest(${LEAST_SHARE}, ${share('limits', 'ms')} / 2) END,
   paused_until = greatest(paused_until, ms + pause),
-  slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END,
-  token_ms = CASE WHEN pause IS NULL THEN token_ms ELSE ${slowToken} END,
-  full_at = CASE WHEN pause IS NULL OR per_second IS NULL THEN full_at
-    ELSE greatest(paused_until, ms + pause) + (burst - 1) * ${slowToken} END
+  slowed_at = CASE WHEN pause IS NULL THEN slowed_at ELSE greatest(paused_until, ms + pause) END
 FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AND limits.lane IN (SELECT lane FROM own)`;
-    this.flag = `UPDATE ${delivery} SET limited = true WHERE seq = ANY (ARRAY(
-  SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held AND NOT limited
+    const flagging = (
+      limited: boolean,
+    ): string => `UPDATE ${delivery} SET limited = ${limited} WHERE seq = ANY (ARRAY(
+  SELECT seq FROM ${delivery} WHERE queue = $1::text AND lane = $2::text AND status = 'pending' AND NOT held
+    AND ${limited ? 'NOT limited' : 'limited'}
   ORDER BY due_at, seq LIMIT ${FLAGGED_AT_ONCE} FOR UPDATE SKIP LOCKED
 )) RETURNING seq`;
+    this.flag = flagging(true);
+    this.unflag = flagging(false);
     // One look into the index for each lane, however many deliveries it has.
     this.findLanes = `WITH RECURSIVE lanes AS (
   (SELECT lane FROM ${delivery} WHERE queue = $1::text AND ${IS_WAITING} ORDER BY lane LIMIT 1)
@@ -156,7 +169,8 @@ FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AN
     ORDER BY lane LIMIT 1) FROM lanes WHERE lane IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM ${limit} WHERE queue = $1::text) AS has_limits, waiting.* FROM (SELECT) AS one LEFT JOIN (
-  SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait FROM lanes, LATERAL (
+  SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait,
+    EXISTS (SELECT FROM ${limit} AS limits WHERE queue = $1::text AND limits.lane = lanes.lane) AS is_limited FROM lanes, LATERAL (
   SELECT due_at FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = lanes.lane
     AND status = 'pending' AND NOT held ORDER BY due_at, seq LIMIT 1
 ) AS first WHERE first.due_at <= ${now} + $3::float8 * interval '1 ms'

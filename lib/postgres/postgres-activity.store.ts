@@ -2,6 +2,7 @@ import {
   type ActivityFilter,
   type ActivityPageRequest,
   ActivityStore,
+  MAX_OF_TENANT,
   type StoredActivity,
 } from '../endpoints/activity-store.js';
 import type { Row } from './database.js';
@@ -21,6 +22,7 @@ export class PostgresActivityStore extends ActivityStore {
   }
 
   override async record(entry: StoredActivity): Promise<boolean> {
+    if (entry.by === 'partner') await this.dropOldest(entry.tenant);
     return this.change(
       `INSERT INTO ${this.table} (id, at, origin, action, tenant, target, details, version)
 VALUES ($1::text, ${timeOf('$2')}, $3::text, $4::text, $5::text, $6::text, $7::text, $8::int)
@@ -69,6 +71,16 @@ ORDER BY at DESC, id DESC LIMIT $1::int`,
       pruned += gone.length;
       if (gone.length < DELETED_AT_ONCE) return pruned;
     }
+  }
+
+  /** A few more than one, so that it falls below the bound after several writes at the same time. */
+  private async dropOldest(tenant = ''): Promise<void> {
+    await this.connection.query(
+      `DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
+  SELECT id FROM ${this.table} WHERE tenant = $1::text AND origin = 'partner'
+  ORDER BY at DESC, id DESC OFFSET ${MAX_OF_TENANT - 1} LIMIT 10))`,
+      [tenant.replaceAll('\0', '\uFFFD')],
+    );
   }
 
   private async change(statement: string, entry: StoredActivity): Promise<boolean> {

@@ -8,7 +8,7 @@ import {
   inboxBounds,
   maxDuplicates,
 } from '../inbox/inbox-store.js';
-import { object } from '../options/rules.js';
+import { object, type Read } from '../options/rules.js';
 import { millisecondsOf, timeOf } from './sql-text.js';
 import type { PostgresClientSource, Row } from './database.js';
 import {
@@ -23,6 +23,9 @@ const DESCRIPTION: StoreDescription = {
   subject: 'The inbox store',
   timeout: 5_000,
 };
+
+/** Entries that one statement deletes. */
+const DELETED_AT_ONCE = 1_000;
 
 /** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; the bounds apply to all processes together. */
 export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
@@ -43,7 +46,7 @@ export class PostgresInboxStore extends InboxStore {
 
   private readonly connection: StoreConnection;
   private readonly table: string;
-  private readonly bounds: Required<{ readonly [Name in keyof InboxBounds]: number }>;
+  private readonly bounds: Read<typeof OPTIONS>;
 
   /**
    * @param client - a pool, or a function that returns one; the application closes it
@@ -65,6 +68,23 @@ export class PostgresInboxStore extends InboxStore {
    */
   async migrate(): Promise<void> {
     await this.connection.migrate();
+  }
+
+  override async deleteExpired(now: number): Promise<void> {
+    const { keep } = this.bounds;
+    if (keep === undefined) return;
+    let gone: number;
+    do {
+      // Ids are in the order of time, so the oldest entries are at one end of an index.
+      const [row] = await this.connection.query(
+        `WITH gone AS (
+  DELETE FROM ${this.table} WHERE at <= ${timeOf('$1')} AND id = ANY (ARRAY(SELECT id FROM ${this.table} ORDER BY id LIMIT ${DELETED_AT_ONCE}))
+  RETURNING id
+) SELECT count(*)::int AS gone FROM gone`,
+        [now - keep],
+      );
+      gone = Number(row!['gone']);
+    } while (gone === DELETED_AT_ONCE);
   }
 
   override async record(entries: readonly InboxEntry[]): Promise<void> {

@@ -12,7 +12,7 @@ import type { ResolvedPublishOptions } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
-export type KnownDeliveries = readonly (DeliveryRecord | undefined)[];
+export type EarlierRecords = readonly (DeliveryRecord | undefined)[];
 
 /** An event with its deliveries, ready to be recorded. */
 export interface AddressedEvent {
@@ -33,49 +33,23 @@ export class EventRecorder {
   ) {}
 
   /**
-   * Records the deliveries of all events, or none. Each event is an observed operation, whose trace is stored with its deliveries.
+   * Records the deliveries of all events, or none.
    *
    * @param tx - the transaction to record in; `undefined` for none
-   * @returns for each event what was known of its deliveries
+   * @returns for each event what was recorded of its deliveries before
    * @throws `WebhookDeliveryError` `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
    */
   async record(
     events: readonly AddressedEvent[],
     tx?: unknown,
-  ): Promise<readonly KnownDeliveries[]> {
-    // The traces are known inside of the observed operations, and stored with the deliveries. So one call of the queue waits until
-    // all operations have begun, and all operations wait for this call.
-    const observed: AddressedEvent[] = [];
-    let unobserved = events.length;
-    let allObserved!: () => void;
-    const areObserved = new Promise<void>((resolve) => (allObserved = resolve));
-    const recorded = areObserved.then(async () => this.enqueue(observed, tx));
-    return Promise.all(
-      events.map(async (event, index) =>
-        publishing.observe(
-          () => ({
-            event: event.draft.event,
-            eventId: event.draft.eventId,
-            tenant: event.draft.tenant,
-          }),
-          async (operation) => {
-            observed[index] = withTrace(event, operation?.trace);
-            if (--unobserved === 0) allObserved();
-            return (await recorded)[index]!;
-          },
-          {
-            of: (known) => ({ deliveries: known.length, duplicate: areDuplicates(known) }),
-            failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
-          },
-        ),
-      ),
-    );
+  ): Promise<readonly EarlierRecords[]> {
+    return observed(events, async (traced) => this.enqueue(traced, tx));
   }
 
   private async enqueue(
     events: readonly AddressedEvent[],
     tx: unknown,
-  ): Promise<readonly KnownDeliveries[]> {
+  ): Promise<readonly EarlierRecords[]> {
     for (const event of events) await this.requireThatHeadsCanCarry(event);
     await this.deliverer.start();
     for (const { options } of events) {
@@ -93,10 +67,10 @@ export class EventRecorder {
       const repeated = named.flatMap((event) => event.deliveries);
       requireSameContents(repeated, await this.queue.find(repeated.map(({ id }) => id)));
     }
-    const known = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
-    requireSameContents(deliveries, known);
+    const earlier = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
+    requireSameContents(deliveries, earlier);
     let end = 0;
-    return events.map((event) => known.slice(end, (end += event.deliveries.length)));
+    return events.map((event) => earlier.slice(end, (end += event.deliveries.length)));
   }
 
   private async requireThatHeadsCanCarry({ deliveries, endpoints }: AddressedEvent): Promise<void> {
@@ -109,9 +83,43 @@ export class EventRecorder {
   }
 }
 
+/**
+ * Observes the recording of each event as an operation.
+ *
+ * The trace of an operation is stored with the deliveries, but is only known inside of it. So the events are recorded, by one call, once
+ * all operations have begun; and all operations wait for this call.
+ */
+async function observed(
+  events: readonly AddressedEvent[],
+  record: (traced: readonly AddressedEvent[]) => Promise<readonly EarlierRecords[]>,
+): Promise<readonly EarlierRecords[]> {
+  const traced: AddressedEvent[] = [];
+  let left = events.length;
+  let allHaveBegun!: () => void;
+  const begun = new Promise<void>((resolve) => (allHaveBegun = resolve));
+  const recorded = begun.then(async () => record(traced));
+  return Promise.all(
+    events.map(async (event, index) => {
+      const { event: name, eventId, tenant } = event.draft;
+      return publishing.observe(
+        () => ({ event: name, eventId, tenant }),
+        async (operation) => {
+          traced[index] = withTrace(event, operation?.trace);
+          if (--left === 0) allHaveBegun();
+          return (await recorded)[index]!;
+        },
+        {
+          of: (earlier) => ({ deliveries: earlier.length, duplicate: areDuplicates(earlier) }),
+          failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
+        },
+      );
+    }),
+  );
+}
+
 /** Whether every delivery of an event was recorded before. */
-export function areDuplicates(known: KnownDeliveries): boolean {
-  return known.length > 0 && !known.includes(undefined);
+export function areDuplicates(earlier: EarlierRecords): boolean {
+  return earlier.length > 0 && !earlier.includes(undefined);
 }
 
 function withTrace(event: AddressedEvent, trace: OutgoingDelivery['trace']): AddressedEvent {
@@ -144,9 +152,9 @@ function requireDistinctContents(deliveries: readonly OutgoingDelivery[]): void 
 /** @throws `WebhookDeliveryError` `id_conflict` */
 function requireSameContents(
   deliveries: readonly OutgoingDelivery[],
-  known: KnownDeliveries,
+  earlier: EarlierRecords,
 ): void {
-  for (const [index, record] of known.entries()) {
+  for (const [index, record] of earlier.entries()) {
     if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
   }
 }

@@ -62,6 +62,7 @@ const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
   get: true,
   list: true,
   report: true,
+  format: true,
   update: true,
   delete: true,
   disable: true,

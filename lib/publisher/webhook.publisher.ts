@@ -26,7 +26,7 @@ import {
   type AddressedEvent,
   areDuplicates,
   EventRecorder,
-  type KnownDeliveries,
+  type EarlierRecords,
 } from './event-recorder.js';
 import { FirstAttempts } from './first-attempts.js';
 import {
@@ -195,8 +195,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     await requireDefined(draft, this.options.events);
     return explainingJoin(isCurrent, async () => {
       const addressed = await this.addressed(draft, options, tx);
-      const [known] = await this.recorder.record([addressed], tx);
-      return resultOf(addressed, known!);
+      const [earlier] = await this.recorder.record([addressed], tx);
+      return resultOf(addressed, earlier!);
     });
   }
 
@@ -220,8 +220,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       const addressed: AddressedEvent[] = [];
       for (const one of read) addressed.push(await this.addressed(one.draft, one.options, tx));
       if (addressed.length === 0) return [];
-      const known = await this.recorder.record(addressed, tx);
-      return addressed.map((one, index) => resultOf(one, known[index]!));
+      const earlier = await this.recorder.record(addressed, tx);
+      return addressed.map((one, index) => resultOf(one, earlier[index]!));
     });
   }
 
@@ -278,8 +278,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
     const addressed = { draft, deliveries: [delivery], endpoints: [endpoint], options };
     return this.firstAttempts.make(delivery, options, async () => {
-      const [known] = await this.recorder.record([addressed]);
-      return known!;
+      const [earlier] = await this.recorder.record([addressed]);
+      return earlier!;
     });
   }
 
@@ -333,12 +333,12 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
-function resultOf({ draft, deliveries }: AddressedEvent, known: KnownDeliveries): PublishResult {
+function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords): PublishResult {
   return {
     id: draft.eventId,
     event: draft.event,
     deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
-    ...(areDuplicates(known) && { duplicate: true }),
+    ...(areDuplicates(earlier) && { duplicate: true }),
   };
 }
 

@@ -42,7 +42,7 @@ export function countDeliveries(
       groups.set(key, tally);
     }
     tally[known.status]++;
-    if (known.status === 'pending') {
+    if (known.status === 'pending' && known.keyState === undefined) {
       tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, known.due);
     }
   }
@@ -67,16 +67,21 @@ function factsOf(delivery: WebhookDelivery): {
 }
 
 /** Whether a delivery is one of those that a filter selects. */
-export function matches({ delivery, status }: RememberedDelivery, filter: DeliveryFilter): boolean {
+export function matches(
+  { delivery, status, keyState }: Pick<RememberedDelivery, 'delivery' | 'status' | 'keyState'>,
+  filter: DeliveryFilter,
+): boolean {
   const { since = -Infinity, until = Infinity } = filter;
   const { endpointId, tenant, receiver } = factsOf(delivery);
   return (
     isWanted(filter.tenant, tenant) &&
+    isWanted(filter.subject, delivery.received === undefined ? delivery.subject : undefined) &&
     isWanted(filter.endpointId, endpointId) &&
     isWanted(filter.receiver, receiver) &&
     isWanted(filter.eventId, delivery.eventId) &&
     isWanted(filter.event, delivery.event) &&
     isWanted(filter.status, status) &&
+    isWanted(filter.keyState, keyState) &&
     delivery.createdAt >= since &&
     delivery.createdAt < until
   );

@@ -31,7 +31,7 @@ export class RememberedDelivery implements PendingDelivery {
   private blocksKey = false;
   private attemptCount = 0;
   private reason: FailureReason | undefined;
-  private updatedAt: number;
+  updatedAt: number;
   private payloadDropped: true | undefined;
   /** Deleted while it was pending: it is not run again, and the outcome of a running attempt is dropped. */
   isErased = false;
@@ -83,7 +83,7 @@ export class RememberedDelivery implements PendingDelivery {
     };
   }
 
-  private get keyState(): DeliveryKeyState | undefined {
+  get keyState(): DeliveryKeyState | undefined {
     if (this.turn === undefined || this.status === 'delivered') return undefined;
     if (this.status === 'dead') return 'blocking';
     return this.turn.isWaiting ? 'waiting' : undefined;
@@ -126,14 +126,18 @@ export class RememberedDelivery implements PendingDelivery {
     this.updatedAt = now;
   }
 
-  /** Drops the payload, and the answers of the attempts. */
   dropPayload(): void {
     this.delivery = {
       ...this.delivery,
       payload: { ...this.delivery.payload, bytes: undefined },
     };
-    this.attempts = this.attempts.map((attempt) => ({ ...attempt, answer: undefined }));
     this.payloadDropped = true;
+  }
+
+  /** Drops the payload, and the answers of the attempts. */
+  dropContent(): void {
+    this.dropPayload();
+    this.attempts = this.attempts.map((attempt) => ({ ...attempt, answer: undefined }));
   }
 }
 
@@ -196,6 +200,11 @@ export class DeliveryMemory {
 
   get pendingCount(): number {
     return this.groups.pending.entries.size;
+  }
+
+  /** The lanes of the pending deliveries. */
+  get pendingLanes(): ReadonlySet<string> {
+    return new Set([...this.groups.pending.entries.keys()].map(({ lane }) => lane));
   }
 
   find(id: string): RememberedDelivery | undefined {
@@ -279,9 +288,20 @@ export class DeliveryMemory {
     for (const entry of erased) {
       this.forget(entry);
       // It may be among the pending deliveries until it is due.
-      entry.dropPayload();
+      entry.dropContent();
     }
     return erased.length;
+  }
+
+  /** Drops the payloads of deliveries that were delivered until a time. */
+  dropPayloads(until: number): void {
+    const { delivered } = this.groups;
+    for (const entry of delivered.restorable) {
+      if (entry.updatedAt > until) return;
+      if (entry.delivery.payload.bytes === undefined) continue;
+      entry.dropPayload();
+      delivered.put(entry);
+    }
   }
 
   private get pendingBytes(): number {
@@ -313,7 +333,7 @@ export class DeliveryMemory {
     for (const group of [delivered, dead]) {
       for (const entry of group.restorable) {
         if (this.finishedBytes <= bound * (1 - SLACK)) return;
-        entry.dropPayload();
+        entry.dropContent();
         group.put(entry);
       }
     }

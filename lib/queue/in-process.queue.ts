@@ -1,4 +1,4 @@
-import { type CancelWake, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { deliveryLane } from './delivery-identity.js';
@@ -27,6 +27,7 @@ import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
 import {
   IN_PROCESS_QUEUE,
   type InProcessQueueOptions,
+  RETENTION_INTERVAL,
   withQueueDefaults,
 } from './queue-options.js';
 
@@ -45,11 +46,14 @@ export class InProcessQueue extends WebhookQueue {
   private readonly pending: PendingDeliveries<RememberedDelivery>;
   private readonly memory: DeliveryMemory;
   private readonly limits = new LaneLimits();
+  /** Milliseconds; absent if payloads are kept as long as their deliveries. */
+  private readonly keepPayloads: number | undefined;
 
   private handler: DeliveryHandler | undefined;
   private running = 0;
   private pumpScheduled = false;
   private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
+  private stopRetention: CancelWake = () => {};
   private stopping = false;
   private closed = false;
   /** Called after each run. */
@@ -61,6 +65,7 @@ export class InProcessQueue extends WebhookQueue {
     const read = withQueueDefaults(readOptions(IN_PROCESS_QUEUE, options, 'InProcessQueue'));
     this.concurrency = read.concurrency;
     this.clock = read.clock;
+    this.keepPayloads = read.keepPayloads;
     this.pending = new PendingDeliveries(read, this.limits);
     this.memory = new DeliveryMemory(read, (entry) => this.addPending(entry));
   }
@@ -102,6 +107,12 @@ export class InProcessQueue extends WebhookQueue {
       ]);
     }
     this.handler = handler;
+    const { clock, keepPayloads, memory } = this;
+    if (keepPayloads !== undefined) {
+      this.stopRetention = repeat(clock, RETENTION_INTERVAL, async () =>
+        memory.dropPayloads(clock.now() - keepPayloads),
+      );
+    }
     this.schedulePump();
   }
 
@@ -169,6 +180,7 @@ export class InProcessQueue extends WebhookQueue {
 
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
+    this.stopRetention();
     await this.drain(deadline);
     this.closed = true;
     this.disarm();
@@ -260,7 +272,9 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private limit(lane: string, limits: DeliveryLimits): void {
-    if (this.limits.set(lane, limits)) this.pending.limitsChanged(lane, this.clock.now());
+    const now = this.clock.now();
+    this.limits.forgetUnused(() => this.memory.pendingLanes, now);
+    if (this.limits.set(lane, limits, now)) this.pending.limitsChanged(lane, now);
   }
 
   private addPending(entry: RememberedDelivery): void {

@@ -2,6 +2,9 @@ import type { RememberedDelivery } from './delivery-memory.js';
 import type { WebhookDelivery } from './webhook-delivery.js';
 import { deliveryLane } from './delivery-identity.js';
 
+/** Milliseconds for which durable queues remember the last number of an ordering key, and the state of limits, without use. */
+export const KEPT_UNUSED = 30 * 24 * 3_600_000;
+
 /** Keys without unfinished deliveries whose last number is remembered. */
 const MAX_IDLE_KEYS = 10_000;
 

@@ -4,13 +4,17 @@ import type { DeliveryLimits } from './webhook-delivery.js';
 export const LEAST_SHARE = 1 / 16;
 /** Milliseconds in which the rate recovers from nothing to the limit. */
 export const RECOVERY = 10 * 60_000;
+/** Lanes whose limits a process remembers. */
+const MAX_REMEMBERED = 10_000;
+/** Milliseconds after which a process sets the limits of a durable queue again. */
+const REMEMBERED_FOR = 24 * 3_600_000;
 
 /** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
 class LaneLimit {
   running = 0;
   /** When the whole burst is available again, in epoch milliseconds. */
   private fullAt = -Infinity;
-  /** Milliseconds of one token, since the last start or overload. */
+  /** Milliseconds of one token, since the last start. */
   private token: number;
   private pausedUntil = -Infinity;
   /** The part of the rate that was left at `slowedAt`. */
@@ -53,25 +57,31 @@ class LaneLimit {
     }
     this.pausedUntil = Math.max(this.pausedUntil, until);
     this.slowedAt = this.pausedUntil;
-    const { burst, perSecond } = this.limits;
-    // The pause ends without a burst.
-    if (perSecond !== undefined) {
-      this.token = this.tokenAt(this.pausedUntil);
-      this.fullAt = this.pausedUntil + (burst! - 1) * this.token;
-    }
   }
 
-  change(limits: DeliveryLimits): void {
+  /** Whether it allows as much as if it were new. */
+  isAtRest(now: number): boolean {
+    const isPaused = this.pausedUntil > now || this.shareAt(now) < 1;
+    return this.running === 0 && !isPaused && this.usedTokens(now) === 0;
+  }
+
+  /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
+  change(limits: DeliveryLimits, now: number): void {
+    const used = Math.max(0, this.fullAt - now) / this.token;
     if (limits.since !== this.limits.since) {
       this.pausedUntil = -Infinity;
       this.share = 1;
     }
     this.limits = limits;
-    this.token = this.tokenAt(this.slowedAt);
+    this.token = this.tokenAt(now);
+    this.fullAt = now + used * this.token;
   }
 
   private usedTokens(now: number): number {
-    return Math.max(0, this.fullAt - now) / this.token;
+    const { burst = 1 } = this.limits;
+    // A pause ends without a burst.
+    const fullAt = Math.max(this.fullAt, this.pausedUntil + (burst - 1) * this.token);
+    return Math.max(0, fullAt - now) / this.token;
   }
 
   private tokenAt(now: number): number {
@@ -87,21 +97,37 @@ class LaneLimit {
 /** The limits of the lanes of a queue in memory. Times are passed in, as epoch milliseconds. */
 export class LaneLimits {
   private readonly lanes = new Map<string, LaneLimit>();
+  /** With more lanes, unused ones are looked for. */
+  private mostLanes = MAX_REMEMBERED;
 
   /** @returns whether they are other limits than before */
-  set(lane: string, limits: DeliveryLimits): boolean {
+  set(lane: string, limits: DeliveryLimits, now: number): boolean {
     const known = this.lanes.get(lane);
     if (known === undefined) {
       if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
-    if (isChanged) known.change(limits);
+    if (isChanged) known.change(limits, now);
     return isChanged;
   }
 
   has(lane: string): boolean {
     return this.lanes.has(lane);
+  }
+
+  /**
+   * Forgets the lanes that are at rest, once there are many.
+   *
+   * @param pending - names the lanes with deliveries that have yet to start
+   */
+  forgetUnused(pending: () => ReadonlySet<string>, now: number): void {
+    if (this.lanes.size <= this.mostLanes) return;
+    const used = pending();
+    for (const [lane, limit] of this.lanes) {
+      if (!used.has(lane) && limit.isAtRest(now)) this.lanes.delete(lane);
+    }
+    this.mostLanes = Math.max(MAX_REMEMBERED, 2 * this.lanes.size);
   }
 
   available(lane: string, now: number): number {
@@ -125,6 +151,24 @@ export class LaneLimits {
 
   overloaded(lane: string, until: number, now: number): void {
     this.lanes.get(lane)?.overloaded(until, now);
+  }
+}
+
+/**
+ * The limits that this process has set last in a durable queue, so that it does not set them with every delivery. It sets them again
+ * once a day: the queue forgets limits that were not used for long.
+ */
+export class RememberedLimits {
+  private readonly lanes = new Map<string, { readonly key: string; readonly until: number }>();
+
+  has(lane: string, limits: DeliveryLimits, now: number): boolean {
+    const known = this.lanes.get(lane);
+    return known !== undefined && known.until > now && known.key === limitsKey(limits);
+  }
+
+  add(lane: string, limits: DeliveryLimits, now: number): void {
+    if (this.lanes.size > MAX_REMEMBERED) this.lanes.clear();
+    this.lanes.set(lane, { key: limitsKey(limits), until: now + REMEMBERED_FOR });
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Duration } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import * as option from '../options/rules.js';
 
@@ -16,14 +17,23 @@ export interface QueueOptions {
    * `concurrency`, at least 1. Endpoints that take longer than a second share a fifth of `concurrency`.
    */
   readonly concurrencyPerDestination?: number | undefined;
+  /**
+   * How long the payload of a delivered delivery is kept, at least `'1m'`; default: as long as the delivery. Its attempts, and the
+   * recognition of its id, stay. Without its payload it cannot be sent again. Pending and dead deliveries keep theirs.
+   */
+  readonly keepPayloads?: Duration | undefined;
   /** Default: the system clock. */
   readonly clock?: WebhookClock | undefined;
 }
+
+/** Milliseconds between two deletions of what is past its retention. */
+export const RETENTION_INTERVAL = 5_000;
 
 /** The rules of {@link QueueOptions}. */
 export const QUEUE = {
   concurrency: option.optional(option.whole(1), 50),
   concurrencyPerDestination: option.optional(option.whole(1)),
+  keepPayloads: option.optional(option.duration({ min: '1m' })),
   clock: option.optional(option.CLOCK),
 };
 

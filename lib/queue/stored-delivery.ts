@@ -23,6 +23,8 @@ interface StoredPayload {
   readonly kind: 'json' | 'bytes';
   readonly contentType: string;
   readonly base64?: string;
+  /** It had bytes, which were dropped. */
+  readonly dropped?: true;
 }
 
 export function storedDelivery(delivery: WebhookDelivery): StoredDelivery {

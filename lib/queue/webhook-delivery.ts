@@ -104,8 +104,8 @@ export interface DeliveryState {
   /** The time of the last change, in epoch milliseconds; `createdAt` if there was none. */
   readonly updatedAt: number;
   /**
-   * The queue deleted the payload of a finished delivery to save space. It cannot be sent again, and `payload.bytes`
-   * is `undefined`.
+   * The queue dropped the payload of a finished delivery, by `keepPayloads` or to save space. It cannot be sent again, and
+   * `payload.bytes` is `undefined`.
    */
   readonly payloadDropped?: true | undefined;
   /** Once it is due, it may have to wait for the limits of its lane; absent while it is attempted. */
@@ -145,7 +145,21 @@ export interface DeliveryAttempt {
    * its handlers threw.
    */
   readonly answer?: string | undefined;
+  /** Of the last request; absent if none was signed with a token, and for a received event. */
+  readonly signed?: SignedFacts | undefined;
 }
+
+/**
+ * What the token of a request said and nothing else can tell later: the other claims are those of the delivery. The token itself is
+ * never stored. A list, since a queue stores one with each attempt; times are seconds since the epoch.
+ */
+export type SignedFacts = readonly [
+  jti: string,
+  issuedAt: number,
+  expiresAt: number,
+  alg: string,
+  kid?: string,
+];
 
 /** Why an attempt failed. Safe to log and to store: contains no part of the request or the response. */
 export type FailureReason =

@@ -4,6 +4,7 @@ import type {
   DeliveryRecord,
   DeliveryRun,
   DeliveryState,
+  DeliveryKeyState,
   DeliveryStatus,
   OutgoingDelivery,
   ReceivedDelivery,
@@ -40,6 +41,8 @@ export interface ListedDelivery<Facts extends DeliveryFacts = DeliveryFacts> ext
 export interface DeliveryFilter {
   readonly tenant?: string | undefined;
   readonly endpointId?: string | undefined;
+  /** The subject that the event was published with. */
+  readonly subject?: string | undefined;
   /** Name of the receiver of a received event. */
   readonly receiver?: string | undefined;
   /** The event's id. */
@@ -47,6 +50,8 @@ export interface DeliveryFilter {
   /** The event's name, exactly. */
   readonly event?: string | undefined;
   readonly status?: DeliveryStatus | undefined;
+  /** The part in the order of its key; only `list` reads it. */
+  readonly keyState?: DeliveryKeyState | undefined;
   /** Recorded at this time or later, in epoch milliseconds. */
   readonly since?: number | undefined;
   /** Recorded before this time, in epoch milliseconds. */
@@ -69,7 +74,7 @@ export interface DeliveryCounts {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** The earliest due time of the pending deliveries, in epoch milliseconds. */
+  /** The earliest due time of the pending deliveries that wait for no other one of their key, in epoch milliseconds. */
   readonly oldestDue?: number | undefined;
 }
 
@@ -116,7 +121,8 @@ export interface DeliveryCountFilter extends Pick<
  *   without a burst; it recovers the whole limit within 10 minutes. A new limit applies once a delivery is recorded or attempted
  *   with it. Deliveries that wait for a limit delay no other lane.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
- * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes.
+ * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes. A queue may drop payloads of
+ *   deliveries that are done (`payloadDropped`): it then changes nothing else, and still recognises their ids.
  *
  * Every implementation must pass the contract suite of `nestjs-webhook-token/testing`.
  */

@@ -83,6 +83,31 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     assert.deepEqual(found, ids.toReversed());
   },
 
+  'deletes entries of every kind that are older than it keeps them': async (create) => {
+    const store = await create({ keep: '1h' });
+    const outcomes = ['handled', 'refused', 'duplicate'] as const;
+    const made = (id: string, at: number) =>
+      outcomes.map((outcome) => entry(`${id}-${outcome}`, { at, outcome }));
+    await store.record([...made('1', AT), ...made('2', AT + 1)]);
+    await store.deleteExpired(AT + 3_600_000 - 1);
+    const before = await store.list({}, ALL);
+    await store.deleteExpired(AT + 3_600_000);
+
+    assert.equal(before.length, 6);
+    const ids = outcomes.map((outcome) => `2-${outcome}`);
+    assert.deepEqual((await store.list({}, ALL)).map(({ id }) => id).sort(), ids.sort());
+    assert.equal(await store.find('1-handled'), undefined);
+    assert.deepEqual(await store.counts(), { accepted: 2, refused: 1 });
+  },
+
+  'keeps entries of any age without a limit': async (create) => {
+    const store = await create({});
+    await store.record([entry('old', { at: AT })]);
+    await store.deleteExpired(AT + 10 * 365 * 86_400_000);
+
+    assert.deepEqual(await store.find('old'), entry('old', { at: AT }));
+  },
+
   'leaves headers, payload and explanation out of a list': async (create) => {
     const store = await create({});
     const payload = { contentType: 'text/plain', bytes: Buffer.from('secret') };

@@ -26,6 +26,8 @@ export const LONG_STEP = 1_000;
 export const AHEAD = 1_000;
 /** Milliseconds: a delivery that is due so much later is not attempted during its case. */
 export const HOUR = 3_600_000;
+/** Milliseconds for which queues keep payloads that drop them. */
+export const PAYLOADS_KEPT = 60_000;
 
 /** Rules of the contract by their names. */
 export type QueueRules = Readonly<Record<string, (bench: Bench) => Promise<void>>>;

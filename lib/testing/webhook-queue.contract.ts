@@ -3,8 +3,15 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
-import { Bench, gate, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
-import { HISTORY_RULES } from './webhook-queue.history-rules.js';
+import {
+  Bench,
+  gate,
+  LONG_STEP,
+  PAYLOADS_KEPT,
+  type QueueRules,
+  STEP,
+} from './webhook-queue.bench.js';
+import { HISTORY_RULES, PAYLOAD_RULES } from './webhook-queue.history-rules.js';
 import { LIMIT_RULES, limitFencingRules } from './webhook-queue.limit-rules.js';
 import { ORDER_RULES } from './webhook-queue.order-rules.js';
 import { RUN_RULES } from './webhook-queue.run-rules.js';
@@ -18,6 +25,13 @@ export interface WebhookQueueContractOptions {
    * wait in real time.
    */
   readonly advance?: ((ms: number) => Promise<void>) | undefined;
+  /**
+   * Creates an empty queue that uses this clock, and drops the payloads of deliveries so many milliseconds after they were delivered.
+   * Leave it out only for a queue without such an option.
+   */
+  readonly createDropping?:
+    | ((clock: WebhookClock, keepPayloads: number) => WebhookQueue | Promise<WebhookQueue>)
+    | undefined;
   /**
    * Ends the lease of a running delivery, as if its worker had stalled, so that the queue runs it again. Leave it out
    * only for a queue without leases.
@@ -36,7 +50,7 @@ export interface WebhookQueueContractOptions {
  * ```
  */
 export function webhookQueueContract(options: WebhookQueueContractOptions): ContractCase[] {
-  const { expireLease } = options;
+  const { advance, create, createDropping, expireLease } = options;
   const rules = {
     ...RUN_RULES,
     ...HISTORY_RULES,
@@ -44,13 +58,30 @@ export function webhookQueueContract(options: WebhookQueueContractOptions): Cont
     ...LIMIT_RULES,
     ...(expireLease && { ...fencingRules(expireLease), ...limitFencingRules(expireLease) }),
   };
+  return [
+    ...casesOf(rules, create, advance),
+    ...(createDropping === undefined
+      ? []
+      : casesOf(PAYLOAD_RULES, (clock) => createDropping(clock, PAYLOADS_KEPT))),
+  ];
+}
+
+/** @param advance - for a queue that uses the clock of its server; default: advances the clock that `create` gets */
+function casesOf(
+  rules: QueueRules,
+  create: WebhookQueueContractOptions['create'],
+  advance?: WebhookQueueContractOptions['advance'],
+): ContractCase[] {
   return Object.entries(rules).map(([name, rule]) => ({
     name,
     run: async () => {
       const clock = new TestClock();
-      const queue = await options.create(clock);
-      const advance = options.advance ?? ((ms: number) => clock.advance(ms));
-      const bench = new Bench(queue, options.advance === undefined ? clock : undefined, advance);
+      const queue = await create(clock);
+      const bench = new Bench(
+        queue,
+        advance === undefined ? clock : undefined,
+        advance ?? ((ms) => clock.advance(ms)),
+      );
       try {
         await rule(bench);
       } finally {

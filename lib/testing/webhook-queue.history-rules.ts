@@ -5,13 +5,15 @@ import {
   type DeliveryCounts,
   type DeliveryFilter,
 } from '../queue/webhook-queue.js';
-import type { DeliveryPayload } from '../queue/webhook-delivery.js';
+import type { DeliveryPayload, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   AHEAD,
   type Bench,
   comparableDelivery,
   gate,
   HOUR,
+  LONG_STEP,
+  PAYLOADS_KEPT,
   type QueueRules,
 } from './webhook-queue.bench.js';
 
@@ -141,7 +143,9 @@ export const HISTORY_RULES: QueueRules = {
   'stores a delivered delivery without a reason and a next attempt': async (bench) => {
     const delivery = bench.delivery('delivered');
     const failed = bench.attempt(1, { reason: 'timeout' });
-    const success = bench.attempt(2, { at: failed.at + 1, statusCode: 204, method: 'HEAD' });
+    const signed = ['j-1', 1_764_000_000, 1_764_000_300, 'HS256', 'k-1'] as const;
+    const answered = { at: failed.at + 1, statusCode: 204, method: 'HEAD' } as const;
+    const success = bench.attempt(2, { ...answered, signed });
     await bench.consume((_, attempt) =>
       attempt === 1
         ? {
@@ -450,6 +454,26 @@ export const HISTORY_RULES: QueueRules = {
     assert.deepEqual(await bench.enqueueLater(bench.delivery('waits-a')), [undefined]);
   },
 
+  'erases the deliveries of events with a subject': async (bench) => {
+    const [tenant, subject] = ['a', 'customer-7'];
+    await bench.run(
+      { delivery: bench.delivery('done', { tenant, subject }), run: DELIVERED },
+      { delivery: bench.delivery('dead', { subject }), run: DEAD },
+      { delivery: bench.delivery('other', { tenant, subject: 'customer-8' }), run: DELIVERED },
+    );
+    await bench.enqueueLater(
+      bench.delivery('waits', { subject }),
+      bench.delivery('none', { tenant }),
+      bench.receivedDelivery('received', 'shop'),
+    );
+
+    assert.deepEqual(await bench.ids({ tenant, subject }), ['done']);
+    assert.equal(await bench.queue.erase({ tenant, subject }), 1);
+    assert.equal(await bench.queue.erase({ subject }), 2);
+    assert.deepEqual([...(await bench.ids())].sort(), ['none', 'other', 'received']);
+    assert.equal((await bench.find('other'))!.delivery.event, 'contract.checked');
+  },
+
   'stores 1,000 deliveries': async (bench) => {
     const ids = Array.from(
       { length: 1_000 },
@@ -459,6 +483,56 @@ export const HISTORY_RULES: QueueRules = {
 
     assert.deepEqual(await idsInPages(bench, { endpointId: 'receiver' }, 137), ids.toReversed());
     assert.equal((await bench.queue.counts({}))[0]?.pending, 1_000);
+  },
+};
+
+/** The rules of the contract on queues that drop payloads before their deliveries. */
+export const PAYLOAD_RULES: QueueRules = {
+  'drops the payloads of delivered deliveries after their time, and nothing else': async (
+    bench,
+  ) => {
+    const delivered = bench.delivery('delivered', { contentDigest: 'sha256:1', subject: 's' });
+    const empty = bench.delivery('empty', { payload: PAYLOADS['no-data']! });
+    await bench.run({ delivery: delivered, run: DELIVERED }, { delivery: empty, run: DELIVERED });
+    const before = (await bench.find('delivered'))!;
+    const attempts = await bench.queue.attempts('delivered');
+    await bench.advance(PAYLOADS_KEPT / 2);
+    const half = await bench.find('delivered');
+    const dropped = async () => (await bench.find('delivered'))!.payloadDropped === true;
+    await bench.until(dropped, LONG_STEP);
+
+    assert.deepEqual(half, before);
+    const payload = { ...delivered.payload, bytes: undefined };
+    const payloadDropped = true as const;
+    const after = { ...before, delivery: { ...delivered, payload }, payloadDropped };
+    assert.deepEqual(definedRecord((await bench.find('delivered'))!), definedRecord(after));
+    assert.equal((await bench.find('empty'))!.payloadDropped, undefined);
+    const listed = await bench.list({ status: 'delivered', eventId: delivered.eventId });
+    assert.deepEqual(
+      listed.map(({ payloadDropped }) => payloadDropped),
+      [true],
+    );
+    assert.deepEqual(await bench.queue.attempts('delivered'), attempts);
+    const [known] = await bench.enqueueLater(delivered);
+    assert.equal(known?.delivery.contentDigest, 'sha256:1');
+    assert.equal(known?.payloadDropped, true);
+  },
+
+  'keeps the payloads of dead and pending deliveries': async (bench) => {
+    const delivery = bench.delivery('dead');
+    const waiting = bench.delivery('waiting');
+    await bench.run(
+      { delivery: bench.delivery('delivered'), run: DELIVERED },
+      { delivery, run: DEAD },
+      { delivery: waiting, run: retry(bench.now() + HOUR) },
+    );
+    const dropped = async () => (await bench.find('delivered'))!.payloadDropped === true;
+    await bench.until(dropped, LONG_STEP);
+    await bench.queue.redeliver(['dead']);
+    await bench.untilRuns(4);
+
+    assert.deepEqual(comparableDelivery(bench.received.at(-1)!).payload, delivery.payload);
+    assert.deepEqual((await bench.find('waiting'))!.delivery.payload, waiting.payload);
   },
 };
 
@@ -492,7 +566,12 @@ async function countsOf(bench: Bench, filter: DeliveryCountFilter = {}): Promise
 
 function assertRecord(record: Awaited<ReturnType<Bench['find']>>, expected: object): void {
   assert.ok(record);
-  assert.deepEqual(defined({ ...record, delivery: defined(record.delivery) }), expected);
+  assert.deepEqual(definedRecord(record), expected);
+}
+
+function definedRecord(record: DeliveryRecord): object {
+  const { payload, ...facts } = record.delivery;
+  return defined({ ...record, delivery: defined({ ...facts, payload: defined(payload) }) });
 }
 
 /** A queue may leave out a member, or set it to `undefined`. */

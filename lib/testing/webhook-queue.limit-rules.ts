@@ -123,18 +123,42 @@ export const LIMIT_RULES: QueueRules = {
     assert.deepEqual(ran(bench), ['a-1', 'other']);
   },
 
+  'starts nothing early after an overload': async (bench) => {
+    await bench.consume((_, attempt) => {
+      const overloadedUntil = bench.now() + STEP;
+      const outcome = { type: 'delivered' } as const;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+    });
+    await enqueueLimited(bench, RARELY, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench), ['a-1']);
+  },
+
   'ends a pause with the limits that are recorded next': async (bench) => {
+    const limits = { concurrency: 1, perSecond: 50, burst: 2 };
     await bench.consume((_, attempt) => {
       const outcome = { type: 'delivered' } as const;
       if (bench.runs.length > 1) return outcome;
       return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
     });
-    await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
+    await enqueueLimited(bench, limits, 'a-1', 'a-2');
     await bench.untilState('a-1', 'delivered 1');
-    await enqueueLimited(bench, { concurrency: 1, since: bench.now() }, 'a-3');
+    await enqueueLimited(bench, { ...limits, since: bench.now() }, 'a-3');
 
     await bench.untilState('a-3', 'delivered 1');
     assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+  },
+
+  'starts no second burst when a pause ends': async (bench) => {
+    await bench.consume();
+    await enqueueLimited(bench, RARELY, 'a-1');
+    await bench.untilState('a-1', 'delivered 1');
+    await enqueueLimited(bench, { ...RARELY, since: bench.now() }, 'a-2');
+
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench), ['a-1']);
   },
 
   'lifts the limits of a lane': async (bench) => {

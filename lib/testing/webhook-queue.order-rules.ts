@@ -101,6 +101,16 @@ export const ORDER_RULES: QueueRules = {
       ['next', 'waiting'],
       ['lost', 'blocking'],
     ]);
+    for (const [id, keyState] of [
+      ['next', 'waiting'],
+      ['lost', 'blocking'],
+    ] as const) {
+      const found = await bench.queue.list({ keyState }, { limit: 10 });
+      assert.deepEqual(
+        found.map(({ delivery }) => delivery.id),
+        [id],
+      );
+    }
 
     isBroken = false;
     assert.deepEqual(await bench.queue.redeliver(['lost']), ['lost']);

@@ -37,6 +37,7 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       engines.set(queue, bull);
       return queue;
     },
+    createDropping: (clock, keepPayloads) => new BullMqQueue(bullQueue(), { clock, keepPayloads }),
     advance: (ms) => sleep(ms),
     expireLease: async (queue, id) => {
       const bull = engines.get(queue)!;
@@ -139,6 +140,70 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       { status: 'dead' },
     ]);
     await queue.stop(clock.now() + 5_000);
+  });
+
+  it('wakes a delivery whose process died after the one before it had ended', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock });
+    const keyed = (id: string) => {
+      const { delivery, notBefore } = due(id);
+      return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
+    };
+    await queue.enqueue([keyed('ended'), keyed('waiting')]);
+    await queue.flush();
+    // As if the first one had ended before the second was recorded, and the process had died before it closed its turn.
+    const redis = new Redis(urlOf('Redis'));
+    const own = bull.toKey('webhooks');
+    const turns = (await redis.keys(`${own}:turns:*`))[0]!;
+    const key = turns.slice(`${own}:turns:`.length);
+    await bull.remove('d-ended');
+    await redis.zrem(turns, 'ended');
+    await redis.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
+    await redis.quit();
+
+    const ran: string[] = [];
+    await queue.consume(async ({ id }) => {
+      ran.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    while (ran.length === 0) {
+      await clock.advance(5_000);
+      await sleep(5);
+    }
+    expect(ran).toEqual(['waiting']);
+    await queue.stop(clock.now() + 5_000);
+  });
+
+  it('keeps nothing of endpoints, keys and limits without deliveries for longer than 30 days', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    const { delivery, notBefore } = due('once');
+    const limits = { concurrency: 1 };
+    const item = { delivery: { ...delivery, orderingKey: 'key' }, notBefore, limits };
+    await queue.enqueue([item]);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    while ((await queue.find(['once']))[0]?.status !== 'delivered') await sleep(20);
+    await queue.stop(Date.now() + 5_000);
+    await queue.erase({ eventId: delivery.eventId });
+    const client = (await bull.getBackend().client) as unknown as {
+      keys(pattern: string): Promise<string[]>;
+      pttl(key: string): Promise<number>;
+    };
+    const base = bull.toKey('webhooks');
+    // The turns of endpoints start again when nothing is due.
+    const turns = [`${base}:turn`, `${base}:had`];
+    const keys = (await client.keys(`${base}:*`)).filter((key) => !turns.includes(key)).toSorted();
+    const lives = await Promise.all(keys.map(async (key) => client.pttl(key)));
+
+    expect(keys.map((key) => key.slice(base.length + 1).split(':')[0])).toEqual([
+      'limit',
+      'number',
+    ]);
+    for (const ms of lives) {
+      expect(ms).toBeGreaterThan(29 * 24 * 3_600_000);
+      expect(ms).toBeLessThanOrEqual(30 * 24 * 3_600_000);
+    }
   });
 
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {

@@ -58,10 +58,10 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
-    expect(status.stdout).toMatch(/^ {4}3 {2}delivery {2}applied \d{4}-\d\d-\d\dT/m);
+    expect(status.stdout).toMatch(/^ {4}3 {2}delivery {3}applied \d{4}-\d\d-\d\dT/m);
     expect(status.stdout).toMatch(/The schema is up to date\.\n$/);
     expect(second).toMatchObject({ code: 0, stdout: `The schema ${schema} is up to date.\n` });
   });
@@ -82,6 +82,8 @@ async function commandLine(
         'limit',
         'activity',
         'count',
+        'signed',
+        'retention',
       ].map((name, index) => ({
         version: index + 1,
         name,
@@ -113,12 +115,12 @@ async function commandLine(
     const { code, stdout } = await on(schema, 'status');
 
     expect(code).toBe(1);
-    expect(stdout).toMatch(/^ {4}1 {2}replay {4}pending$/m);
+    expect(stdout).toMatch(/^ {4}1 {2}replay {5}pending$/m);
     expect(stdout).toMatch(/nestjs-webhook-token migrate\.\n$/);
     expect(await reportOf(schema)).toMatchObject({
       schema,
       state: 'behind',
-      latest: 8,
+      latest: 10,
       steps: [
         { version: 1, name: 'replay', appliedAt: null },
         { version: 2, name: 'endpoint', appliedAt: null },
@@ -128,6 +130,8 @@ async function commandLine(
         { version: 6, name: 'limit', appliedAt: null },
         { version: 7, name: 'activity', appliedAt: null },
         { version: 8, name: 'count', appliedAt: null },
+        { version: 9, name: 'signed', appliedAt: null },
+        { version: 10, name: 'retention', appliedAt: null },
       ],
     });
   });
@@ -135,19 +139,19 @@ async function commandLine(
   it('accept what a newer version has added', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (9, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (11, 'later')`);
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
 
     expect([migrated.code, status.code]).toEqual([0, 0]);
-    expect(status.stdout).toMatch(/^ {4}9 {2}later +applied /m);
+    expect(status.stdout).toMatch(/^ {3}11 {2}later +applied /m);
   });
 
   it('refuse a schema that a newer version has changed, and change nothing', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (9, 'changed', true)`,
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (11, 'changed', true)`,
     );
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
@@ -156,7 +160,7 @@ async function commandLine(
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(
-        /at version 9, but this version of the package only knows 8.*\n$/,
+        /at version 11, but this version of the package only knows 10.*\n$/,
       ),
     });
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/does not work with/)]);

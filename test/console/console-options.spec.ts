@@ -28,7 +28,7 @@ describe('the options of WebhookConsoleModule', () => {
 
   it('name the value that a misspelt one probably means', () => {
     expect(problemsOf({ capabilities: ['veiw'] })).toEqual([
-      "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints' or 'manage-secrets'; did you mean 'view'?",
+      "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets', 'share' or 'erase'; did you mean 'view'?",
     ]);
   });
 });

@@ -3,8 +3,8 @@ import { createServer, request, type Server } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { INestApplication } from '@nestjs/common';
-import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { signWebhook } from 'nestjs-webhook-token/testing';
 import {
   WebhookDeliveries,
@@ -14,13 +14,7 @@ import {
 } from 'nestjs-webhook-token';
 import { WebhookConsoleModule, WebhookPortal } from '../../lib/console/index.js';
 import { adapters } from '../fixtures/adapters.js';
-import {
-  axeFindings,
-  describeInBrowser,
-  launchBrowser,
-  Partner,
-  STEP_LIMIT,
-} from '../fixtures/browser.js';
+import { axeFindings, describeInBrowser, openEachTest, Partner } from '../fixtures/browser.js';
 import { send } from '../fixtures/http-client.js';
 import { ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
 
@@ -52,10 +46,8 @@ async function startProxy(origin: string, path: string): Promise<Server> {
 
 describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, createAdapter) => {
   const partner = new Partner();
-  const errors: string[] = [];
   // One adapter below a prefix, the other behind helmet.
   const prefix = adapter === 'Fastify' ? '/api' : '';
-  let browser: Browser;
   let context: BrowserContext;
   let page: Page;
   let app: INestApplication;
@@ -63,8 +55,13 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
   let publisher: WebhookPublisher;
   let partnerUrl: string;
 
+  const errors = openEachTest((tab) => {
+    ({ context, page } = tab);
+    partner.status = 204;
+    partner.answer = '';
+  });
+
   beforeAll(async () => {
-    browser = await launchBrowser();
     ({ app, origin } = await startApp(createAdapter(), {
       options: {
         receiver: { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] },
@@ -106,21 +103,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       await app.get(WebhookEndpoints).create({ id, tenant, url: partnerUrl });
     }
   });
-  beforeEach(async () => {
-    context = await browser.newContext();
-    context.setDefaultTimeout(STEP_LIMIT);
-    page = await context.newPage();
-    page.on('pageerror', ({ message }) => errors.push(message));
-    page.on('console', (message) => message.type() === 'error' && errors.push(message.text()));
-    partner.status = 204;
-    partner.answer = '';
-  });
-  afterEach(async () => {
-    await context.close();
-    expect(errors.splice(0)).toEqual([]);
-  });
   afterAll(async () => {
-    await browser.close();
     await app.close();
     partner.stop();
   });
@@ -343,6 +326,8 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       await page.getByText('belongs to another tenant').first().waitFor();
     }
 
+    // Ends what it still loads.
+    await page.goto('about:blank');
     expect(errors.splice(0)).toEqual(
       expect.arrayContaining(Array(3).fill(expect.stringContaining('403'))),
     );

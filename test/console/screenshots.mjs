@@ -93,7 +93,7 @@ const app = await NestFactory.create(
         },
       }),
       WebhookConsoleModule.forRoot({
-        capabilities,
+        capabilities: [...capabilities, 'share', 'erase'],
         actor: () => 'maria@shop.example',
         brand: { name: 'Shop webhooks' },
         portal,
@@ -157,6 +157,7 @@ const PAGES = {
   deliveries: '#/deliveries',
   missed: '#/deliveries?status=dead&endpoint=acme-warehouse&last=24h',
   delivery: `#/deliveries/${await firstId('deliveries?status=dead')}`,
+  tenant: '#/deliveries?tenant=globex&keyState=waiting',
   'blocking-delivery': `#/deliveries/${encodeURIComponent(blocked[0].deliveryId)}`,
   endpoints: '#/endpoints',
   endpoint: '#/endpoints/acme-warehouse',
@@ -196,6 +197,10 @@ try {
         await page.getByLabel('Filter').fill('{ "data": { "total": { "$gte": 100 } } }');
         await page.getByText('The example of order.created matches.').waitFor();
         await page.screenshot({ path: join(folder, `form-${size}-${colorScheme}.png`) });
+        await page.getByText('Limits and credentials').click();
+        await page.getByLabel('Besides the signature').selectOption('oauth2');
+        await page.getByLabel('Client secret').scrollIntoViewIfNeeded();
+        await page.screenshot({ path: join(folder, `credentials-${size}-${colorScheme}.png`) });
         const link = { tenant: 'globex', displayName: 'Globex GmbH', capabilities, language: 'de' };
         const { hash } = app.get(WebhookPortal).link(link);
         await page.goto(`${origin}/webhooks/portal/${hash}`);

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { type WebhookPublisherOptions, InProcessQueue } from 'nestjs-webhook-token';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookDeliveries } from '../../lib/deliveries/webhook.deliveries.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
@@ -17,9 +18,12 @@ afterEach(async () => {
   await receiver.stop();
 });
 
-async function start(options: Partial<WebhookPublisherOptions> = {}): Promise<PublisherBench> {
+async function start(
+  options: Partial<WebhookPublisherOptions> = {},
+  clock?: TestClock,
+): Promise<PublisherBench> {
   await bench?.stop();
-  bench = await PublisherBench.start({
+  const all: Partial<WebhookPublisherOptions> = {
     endpoints: [
       { id: 'crm', url: receiver.url, method: 'POST' },
       { id: 'erp', url: receiver.url, method: 'POST', events: ['order.paid'] },
@@ -27,7 +31,8 @@ async function start(options: Partial<WebhookPublisherOptions> = {}): Promise<Pu
       { id: 'crm-b', url: receiver.url, method: 'POST', tenant: 'b' },
     ],
     ...options,
-  });
+  };
+  bench = await PublisherBench.start(all, undefined, clock);
   return bench;
 }
 
@@ -38,6 +43,7 @@ function deliveries(): WebhookDeliveries {
 interface Publishing {
   readonly id?: string;
   readonly tenant?: string;
+  readonly subject?: string;
   /** Bytes that are added to the data. */
   readonly size?: number;
 }
@@ -105,8 +111,18 @@ describe('list and get', () => {
     expect(delivered).toMatchObject({ status: 'delivered', attemptsMade: 2 });
     expect(delivered?.failureReason).toBeUndefined();
     expect(delivered?.nextAttemptAt).toBeUndefined();
+    // `alg` and no `kid`: the bench signs with one secret.
+    const tokens = receiver.requests.map(({ claims: { jti, txn, iat, exp, webhook } }) => ({
+      jti,
+      txn,
+      event: webhook.event,
+      issuedAt: new Date(iat * 1_000),
+      expiresAt: new Date(exp * 1_000),
+      alg: 'HS256',
+    }));
     expect(delivered?.attempts).toEqual([
       {
+        token: tokens[0],
         attempt: 1,
         at: new Date(first),
         method: 'POST',
@@ -115,7 +131,14 @@ describe('list and get', () => {
         failureReason: 'http_503',
         answer: 'in a moment',
       },
-      { attempt: 2, at: new Date(first + 5_000), method: 'POST', statusCode: 204, durationMs: 0 },
+      {
+        token: tokens[1],
+        attempt: 2,
+        at: new Date(first + 5_000),
+        method: 'POST',
+        statusCode: 204,
+        durationMs: 0,
+      },
     ]);
   });
 
@@ -357,6 +380,28 @@ describe('redeliver', () => {
     expect(receiver.requests).toHaveLength(2);
   });
 
+  it('does not send a delivery again after keepPayloads, and still recognises its event', async () => {
+    const clock = new TestClock();
+    await start({ queue: new InProcessQueue({ clock, keepPayloads: '1h' }) }, clock);
+    const id = await publish('order.created', { id: 'e' });
+    const before = await deliveries().get(id);
+    await clock.advance(3_600_000);
+    await clock.advance(60_000);
+
+    expect(before).not.toHaveProperty('payloadDropped', true);
+    expect(await deliveries().get(id)).toEqual({ ...before, payloadDropped: true });
+    expect(await deliveries().payload(id)).toBeUndefined();
+    expect((await deliveries().redeliver(id)).deliveries).toEqual([
+      { id, redelivered: false, reason: 'payload_dropped' },
+    ]);
+    const same = await bench.publisher.publish('order.created', { n: 1 }, { id: 'e' });
+    expect(same.duplicate).toBe(true);
+    await expect(
+      bench.publisher.publish('order.created', { n: 2 }, { id: 'e' }),
+    ).rejects.toMatchObject({ code: 'id_conflict' });
+    expect(receiver.requests).toHaveLength(1);
+  });
+
   it('rejects an unknown id', async () => {
     await expect(deliveries().redeliver('nobody')).rejects.toMatchObject({
       code: 'unknown_delivery',
@@ -481,6 +526,17 @@ describe('erase', () => {
     expect(again.duplicate).not.toBe(true);
   });
 
+  it('deletes the events about a subject', async () => {
+    const subject = 'customer-7';
+    await publish('order.created', { subject, tenant: 'a' });
+    await publish('order.created', { subject });
+    const kept = await publish('order.created', { subject: 'customer-8' });
+
+    expect(await deliveries().erase({ tenant: 'a', subject })).toMatchObject({ erased: 1 });
+    expect(await deliveries().erase({ subject })).toEqual({ erased: 1, isComplete: true });
+    expect((await deliveries().list()).deliveries.map(({ id }) => id)).toEqual([kept]);
+  });
+
   it('drops the outcome of an attempt that is under way', async () => {
     receiver.script = () => 'hang';
     const before = bench.reports.length;
@@ -500,6 +556,7 @@ describe('erase', () => {
     ['no member', {}],
     ['an undefined tenant', { tenant: undefined }],
     ['an undefined event', { eventId: undefined }],
+    ['an undefined subject', { subject: undefined }],
     ['an unknown member', { status: 'dead' }],
     ['no filter', undefined],
   ])('refuses %s', async (_, filter) => {

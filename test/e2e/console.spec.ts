@@ -27,7 +27,7 @@ import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-tok
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
-import { head, send } from '../fixtures/http-client.js';
+import { type Answer, head, send } from '../fixtures/http-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
 import { until } from '../postgres/database.js';
 
@@ -219,7 +219,16 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await json(`/deliveries/${dead}`)).toMatchObject({
       status: 'dead',
       failureReason: 'http_500',
-      attempts: [{ attempt: 1, statusCode: 500, failureReason: 'http_500' }],
+      // Its query may hold a credential.
+      url: 'https://192.0.2.1/hooks',
+      attempts: [
+        {
+          attempt: 1,
+          statusCode: 500,
+          failureReason: 'http_500',
+          token: { alg: 'HS256', event: 'order.paid', jti: expect.any(String) },
+        },
+      ],
     });
     expect(await json('/deliveries')).toMatchObject({ timeToDelivery: { count: 1 } });
     expect(await json('/overview')).toMatchObject({
@@ -661,10 +670,11 @@ describe.each(adapters)('the console on %s', (_, create) => {
       headers: { 'X-Api-Key': 'hidden' },
       retry: { attempts: 3 },
     });
+    const limits = { concurrency: 2, rateLimit: { perSecond: 5, burst: 10 } };
     const path = `${API}/endpoints/shop`;
     const patched = await call(origin, 'PATCH', path, { filter });
     const wrong = await call(origin, 'PATCH', path, { filter: { data: { total: { $huh: 1 } } } });
-    const change = { filter: null, onDead: 'block', retry: { attempts: 4 } };
+    const change = { filter: null, onDead: 'block', retry: { attempts: 4 }, ...limits };
     const removed = await call(origin, 'PATCH', path, change);
     await call(origin, 'POST', `${path}/rotate-key`, { overlap: '1h' });
     const rotating = (await json<{ keys: object[] }>('/endpoints/shop')).keys;
@@ -677,41 +687,137 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(patched.text).not.toContain('hidden');
     expect([wrong.status, wrong.json?.['code']]).toEqual([400, 'invalid_option']);
     expect(removed.json).not.toHaveProperty('settings.filter');
-    expect(removed.json).toMatchObject({ settings: { onDead: 'block', retry: { attempts: 4 } } });
+    expect(removed.json).toMatchObject({
+      settings: { onDead: 'block', retry: { attempts: 4 }, ...limits },
+    });
     expect(rotating).toMatchObject([{ state: 'signing' }, { state: 'next' }]);
     expect(rotated.at(-1)).toMatchObject({ state: 'signing' });
     await started.publish('order.created', {}, 'acme');
+    expect(await json('/endpoints/acme/format')).toMatchObject({
+      id: 'acme',
+      acknowledged: { at: expect.any(String) },
+    });
     expect(await json('/formats?tenant=acme')).toMatchObject({
       items: [{ id: 'acme', profile: expect.anything(), acknowledged: { at: expect.any(String) } }],
     });
   });
 
+  it('sets and removes the credentials of an endpoint, and shows their kinds only', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const { origin, app, transport, logger } = started;
+    await app.get(WebhookEndpoints).create({ id: 'shop', url: 'https://192.0.2.9/in' });
+    const path = `${API}/endpoints/shop`;
+    const credentials = { headers: { 'X-Api-Key': 'a-secret-key' } };
+    const set = await call(origin, 'PATCH', path, { credentials });
+    await started.publish('order.created', {});
+    const kept = await call(origin, 'PATCH', path, { description: 'Shop' });
+    const removed = await call(origin, 'PATCH', path, { credentials: null });
+    const bad = await call(origin, 'PATCH', path, { credentials: { oauth2: { clientId: 'x' } } });
+
+    expect([set.json, kept.json]).toMatchObject([
+      { credentials: ['headers'] },
+      { credentials: ['headers'] },
+    ]);
+    expect(JSON.stringify(transport.sent.map(({ headers }) => headers))).toContain('a-secret-key');
+    expect(removed.json).not.toHaveProperty('credentials');
+    expect([bad.status, bad.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(JSON.stringify([set, kept, removed, bad, logger])).not.toContain('a-secret-key');
+  });
+
+  it('leaves credentials to those who may manage secrets', async () => {
+    const capabilities = ['view', 'manage-endpoints'] as const;
+    started = await startConsole(create(), { capabilities });
+    await started.app
+      .get(WebhookEndpoints)
+      .create({ id: 'shop', url: 'https://192.0.2.9/in', credentials: { headers: { a: 'b' } } });
+    const refused = await call(started.origin, 'PATCH', `${API}/endpoints/shop`, {
+      credentials: null,
+    });
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, 'missing_capability']);
+    expect(await json('/endpoints/shop')).toMatchObject({ credentials: ['headers'] });
+  });
+
+  it('erases the endpoints and deliveries of a tenant after a dry run, and records who did it', async () => {
+    const capabilities = ['view', 'erase'] as const;
+    started = await startConsole(create(), { capabilities, actor: () => 'ada' });
+    const { origin, app } = started;
+    await app.get(WebhookEndpoints).create({ tenant: 'leaving', url: 'https://192.0.2.9/in' });
+    await started.publish('order.created', {}, 'leaving');
+    await started.publish('order.created', {}, 'acme');
+    const erase = async (dryRun?: boolean): Promise<Answer> =>
+      call(origin, 'POST', `${API}/tenants/leaving/erase`, { dryRun });
+    const unclear = await erase();
+    const preview = await erase(true);
+    const before = await json<Listed>('/deliveries?tenant=leaving');
+    const erased = await erase(false);
+
+    expect([unclear.status, unclear.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(preview.json).toMatchObject({ dryRun: true, endpoints: 1, deliveries: 1 });
+    expect(before.items).toHaveLength(1);
+    expect(erased.json).toEqual({ dryRun: false, endpoints: 1, deliveries: 1, isComplete: true });
+    expect(await json('/deliveries?tenant=leaving')).toMatchObject({ items: [] });
+    expect(await json('/endpoints?tenant=leaving')).toMatchObject({ items: [] });
+    expect((await json<Listed>('/deliveries?tenant=acme')).items).toHaveLength(1);
+    expect(await json('/activity')).toMatchObject({
+      items: [
+        { action: 'tenant.erase', actor: 'ada', tenant: 'leaving', count: 1, outcome: 'done' },
+        { action: 'tenant.erase', outcome: 'failed', code: 'invalid_option' },
+      ],
+    });
+  });
+
+  it('erases nothing without the capability', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await started.publish('order.created', {}, 'acme');
+    const path = `${API}/tenants/acme/erase`;
+    const refused = await call(started.origin, 'POST', path, { dryRun: false });
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, 'missing_capability']);
+    expect((await json<Listed>('/deliveries?tenant=acme')).items).toHaveLength(1);
+  });
+
   it('lists the keys that missed deliveries block, and skips one of them', async () => {
+    const clock = new TestClock();
+    let status = 500;
     started = await startConsole(
       create(),
       { capabilities: ALL_CAPABILITIES },
       {
-        status: () => 500,
+        clock,
+        status: () => status,
         publisher: {
           endpoints: [{ id: 'crm', url: 'https://192.0.2.1/hooks', onDead: 'block' }],
         },
       },
     );
     const { origin, app } = started;
-    const { deliveries } = await app
-      .get(WebhookPublisher)
-      .publish('stock.changed', {}, { orderingKey: 'sku-1' });
-    const { id } = deliveries[0]!;
+    const publish = async (): Promise<string> => {
+      const publisher = app.get(WebhookPublisher);
+      const { deliveries } = await publisher.publish('stock.changed', {}, { orderingKey: 'sku-1' });
+      return deliveries[0]!.id;
+    };
+    const id = await publish();
     await until(
       async () => (await json<{ status: string }>(`/deliveries/${id}`)).status === 'dead',
     );
+    const next = await publish();
+    await clock.advance(3_600_000);
+    const overview = await json('/overview');
+    const ofState = async (state: string): Promise<unknown[]> =>
+      (await json<Listed>(`/deliveries?keyState=${state}`)).items.map((one) => one.id);
+    const held = [await ofState('waiting'), await ofState('blocking')];
     const blocked = await json('/endpoints/crm/blocked-keys');
+    status = 200;
     const skipped = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
     const again = await call(origin, 'POST', `${API}/deliveries/${id}/skip`, {});
 
     expect(blocked).toMatchObject({
       items: [{ orderingKey: 'sku-1', deliveryId: id, failureReason: 'http_500' }],
     });
+    // What waits for a missed delivery is not late.
+    expect(overview).toMatchObject({ deliveries: { pending: 1, dead: 1, lag: 0 } });
+    expect(held).toEqual([[next], [id]]);
     expect([skipped.json, again.json]).toEqual([{ skipped: true }, { skipped: false }]);
     expect(await json('/endpoints/crm/blocked-keys')).toEqual({ items: [] });
     expect((await json<Listed>('/activity')).items).toMatchObject([

@@ -102,10 +102,13 @@ async function redelivers(publisher: StartedApp): Promise<void> {
   expect(delivered.attempts.map(({ statusCode }) => statusCode)).toEqual([500, 200]);
   expect(second).toMatchObject({ status: 'delivered', eventId: 'e', round: 2 });
   expect(received.map((token) => claimsOf(token).txn)).toEqual(['e', 'e', 'e']);
+  expect(delivered.attempts.map(({ token }) => token?.jti)).toEqual(
+    received.slice(0, 2).map((token) => claimsOf(token).jti),
+  );
 }
 
-function claimsOf(token: string): { txn: string } {
-  return JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString()) as { txn: string };
+function claimsOf(token: string): { txn: string; jti: string } {
+  return JSON.parse(Buffer.from(token.split('.')[1]!, 'base64url').toString());
 }
 
 describe('deliveries to a receiver', () => {

@@ -133,6 +133,26 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(other.status).toBe(403);
   });
 
+  it('is opened by a link from the console, which grants no more than the operator may do', async () => {
+    const capabilities = ['view', 'redeliver', 'share'] as const;
+    started = await startConsole(create(), { ...OPTIONS, capabilities, actor: () => 'ada' });
+    const { origin } = started;
+    const link = async (granted: readonly string[]): Promise<Answer> =>
+      call(origin, 'POST', '/webhooks/console/api/tenants/acme/link', { capabilities: granted });
+    const refused = await link(['view', 'manage-secrets']);
+    const unknown = await link(['share']);
+    const granted = await link(['view', 'redeliver']);
+    const token = new URLSearchParams(new URL(String(granted.json?.['url'])).hash.slice(1));
+    const session = await call(origin, 'POST', `${API}/session`, { token: token.get('token') });
+    const { text: activity } = await call(origin, 'GET', '/webhooks/console/api/activity');
+
+    expect([refused.status, refused.json?.['code']]).toEqual([403, 'missing_capability']);
+    expect([unknown.status, unknown.json?.['code']]).toEqual([400, 'invalid_option']);
+    expect(session.json).toMatchObject({ tenant: 'acme', capabilities: ['view', 'redeliver'] });
+    expect(activity).toContain('tenant.link');
+    expect(activity + started.logger.lines.join()).not.toContain(token.get('token'));
+  });
+
   it('needs a session for every call, and none for the page', async () => {
     started = await startConsole(create(), OPTIONS);
     const { origin } = started;
@@ -254,9 +274,10 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(statuses).toEqual([503, 503, 200]);
   });
 
-  it('keeps the record of operators, however much partners do', async () => {
+  it('keeps the record of operators and of other partners, however much one does', async () => {
     started = await startConsole(create(), OPTIONS);
     const { origin } = started;
+    await open(started, { tenant: 'globex' });
     await call(origin, 'POST', '/webhooks/console/api/endpoints/crm/disable', {});
     const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
     const token = new URLSearchParams(link.hash.slice(1)).get('token');
@@ -267,7 +288,14 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       items: { action: string }[];
     };
 
+    const ofOthers = await call(
+      origin,
+      'GET',
+      '/webhooks/console/api/activity?tenant=globex&action=session.start',
+    );
+
     expect(items.map(({ action }) => action)).toContain('endpoint.disable');
+    expect(ofOthers.json).toMatchObject({ items: [{ actor: 'portal:globex' }] });
   });
 
   it('runs few reads of a tenant at the same time, and leaves those of others alone', async () => {
@@ -569,6 +597,21 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       const stored = await own.app.get(WebhookEndpoints).get(endpoint.id);
 
       expect([endpoint.tenant, stored.tenant]).toEqual(['acme', 'acme']);
+    });
+
+    it('sets the limits and the credentials of its endpoints, and not how often they are tried', async () => {
+      const { id } = await own.app
+        .get(WebhookEndpoints)
+        .create({ tenant: 'acme', url: 'https://192.0.2.8/in' })
+        .then(({ endpoint }) => endpoint);
+      const limits = { concurrency: 1, rateLimit: { perSecond: 0.5 } };
+      const credentials = { headers: { 'X-Api-Key': 'a-secret-key' } };
+      const set = await ask('PATCH', `/endpoints/${id}`, { ...limits, credentials });
+      const refused = await ask('PATCH', `/endpoints/${id}`, { retry: { attempts: 50 } });
+
+      expect(set.json).toMatchObject({ settings: limits, credentials: ['headers'] });
+      expect(set.text).not.toContain('a-secret-key');
+      expect([refused.status, refused.json?.['code']]).toEqual([400, 'invalid_option']);
     });
   });
 });

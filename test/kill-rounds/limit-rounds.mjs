@@ -1,6 +1,6 @@
 /**
- * Kills one of four processes that attempt the deliveries of a limited endpoint, again and again, and counts at the receiver:
- * requests at once, requests in any second, and lost deliveries:
+ * Kills one of four processes that attempt the deliveries of a limited endpoint, a second after it is ready, again and again, and counts
+ * at the receiver: requests at once, requests in any second, and lost deliveries:
  * `node test/kill-rounds/limit-rounds.mjs --engine postgres|bullmq [--kills n] [--processes n] [--count n]`.
  *
  * Prints JSON. The exit code is 1 if a limit was exceeded or a delivery was lost.
@@ -36,6 +36,8 @@ const BURST = 10;
 const LIMITS = { concurrency, perSecond, burst: BURST };
 /** Milliseconds that a request may take from its claim to the receiver. */
 const TRAVEL = 250;
+/** Milliseconds without a request after which nothing more is expected: longer than any lease. */
+const PATIENCE = 60_000;
 const SCRIPT = new URL('limited.process.mjs', import.meta.url);
 
 const place = {
@@ -90,17 +92,24 @@ await recorder.enqueue(
     limits: LIMITS,
   })),
 );
-const start = () => new ScriptProcess(SCRIPT, { engine, place, url }, () => {});
+function start() {
+  let ready;
+  const isReady = new Promise((resolve) => (ready = resolve));
+  return { child: new ScriptProcess(SCRIPT, { engine, place, url }, () => ready()), isReady };
+}
 const children = Array.from({ length: processes }, start);
 const begin = performance.now();
 for (let kill = 0; kill < kills; kill++) {
+  const { child, isReady } = children[kill % processes];
+  await isReady;
   await sleep(1_000);
-  await children[kill % processes].kill();
+  await child.kill();
   children[kill % processes] = start();
 }
-while (delivered.size < count && performance.now() - begin < 120_000) await sleep(200);
+const silence = () => performance.now() - Math.max(begin, arrivals.at(-1) ?? 0);
+while (delivered.size < count && silence() < PATIENCE) await sleep(200);
 const seconds = (performance.now() - begin) / 1_000;
-for (const child of children) await child.kill();
+for (const { child } of children) await child.kill();
 await recorder.stop(Date.now() + 1_000);
 await dropJobs(engine, place);
 server.close();

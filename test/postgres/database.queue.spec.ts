@@ -43,8 +43,12 @@ class FlappingQueue extends DatabaseQueue {
   constructor(host: QueueHost) {
     const options = { name: 'flapping', lease: 30_000, pollInterval: 1_000, timeout: 5_000 };
     const more = { notify: true, keepDelivered: 96 * HOUR, keepDead: undefined, concurrency: 1 };
-    const defaults = { concurrencyPerDestination: undefined, clock: undefined };
-    super(host, resolveDatabaseQueueOptions({ ...options, ...more, ...defaults }));
+    const none = {
+      keepPayloads: undefined,
+      concurrencyPerDestination: undefined,
+      clock: undefined,
+    };
+    super(host, resolveDatabaseQueueOptions({ ...options, ...more, ...none }));
   }
 }
 

@@ -27,6 +27,8 @@ describe('PgliteQueue', () => {
 
   const contract = webhookQueueContract({
     create: () => new PgliteQueue({ directory, name: `case-${queues++}` }),
+    createDropping: (clock, keepPayloads) =>
+      new PgliteQueue({ directory, name: `case-${queues++}`, clock, keepPayloads }),
     advance: (ms) => sleep(ms),
     expireLease: async (_, id) => {
       const database = await keepsOpen.database();

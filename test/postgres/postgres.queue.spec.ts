@@ -8,12 +8,15 @@ import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js'
 import { DELETED_AT_ONCE } from '../../lib/postgres/delivery-statements.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
+import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until, untilLocked } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
+
+const DAY = 24 * 3_600_000;
 
 const connectionString = urlOf('PostgreSQL');
 
@@ -28,6 +31,14 @@ const connectionString = urlOf('PostgreSQL');
   const contract = webhookQueueContract({
     create: async () =>
       new PostgresQueue({ pool, schema: schemaOfCases, name: `case-${queues++}` }),
+    createDropping: (clock, keepPayloads) =>
+      new PostgresQueue({
+        pool,
+        schema: schemaOfCases,
+        name: `case-${queues++}`,
+        clock,
+        keepPayloads,
+      }),
     advance: (ms) => sleep(ms),
     expireLease: async (_, id) => {
       const expire = `UPDATE ${schemaOfCases}.delivery SET leased_until = now() WHERE id = $1`;
@@ -206,6 +217,117 @@ const connectionString = urlOf('PostgreSQL');
         { status: 'dead' },
       ]);
       expect((await pool.query(`SELECT FROM ${schema}.attempt`)).rowCount).toBe(2);
+    });
+  });
+
+  it('drops payloads in batches, while no other process does', async () => {
+    const clock = new TestClock(Date.now());
+    const count = 2 * DELETED_AT_ONCE + 1;
+    await withQueue({ keepPayloads: '1h', clock }, async (queue, { schema }) => {
+      await queue.enqueue([due('young')]);
+      await pool.query(
+        `INSERT INTO ${schema}.delivery (queue, id, event_id, event, lane, details, status, due_at, created_at, updated_at, payload)
+         SELECT 'webhook-deliveries', 'done-' || n, 'v', 'order.created', 'lane', '{}', 'delivered', $1, $1, $1, 'data'
+         FROM generate_series(1, ${count}) AS n`,
+        [new Date(clock.now() - 3_600_000)],
+      );
+      const dropped = async () => {
+        const counted = `SELECT FROM ${schema}.delivery WHERE payload_dropped AND payload IS NULL`;
+        return (await pool.query(counted)).rowCount;
+      };
+      const advance = async (done: () => Promise<boolean>) => {
+        while (!(await done())) await clock.advance(5_000);
+      };
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      const other = await pool.connect();
+      await advance(async () => {
+        const locked = `SELECT FROM ${schema}.delivery_retention FOR UPDATE`;
+        await other.query('BEGIN');
+        const { rowCount } = await other.query(locked);
+        if (rowCount === 0) await other.query('COMMIT');
+        return rowCount === 1;
+      });
+      const before = await dropped();
+      await clock.advance(60_000);
+      const meanwhile = await dropped();
+      await other.query('COMMIT');
+      other.release();
+      await advance(async () => (await dropped()) === count);
+
+      expect(meanwhile).toBe(before);
+      expect(before).toBeLessThan(count);
+      expect((await queue.find(['young']))[0]!.delivery.payload.bytes).toBeDefined();
+    });
+  });
+
+  it('forgets a key that was not used for 30 days, and never repeats one of its numbers', async () => {
+    const clock = new TestClock(Date.now());
+    await withQueue({ keepDelivered: '1h', clock }, async (queue, { schema }) => {
+      const publish = async (id: string, orderingKey: string): Promise<number> => {
+        const { delivery } = due(id);
+        const item = { delivery: { ...delivery, orderingKey }, notBefore: clock.now() };
+        await queue.enqueue([item]);
+        const [record] = await queue.find([id]);
+        return (record!.delivery as OutgoingDelivery).sequence!;
+      };
+      const keys = async () => {
+        const { rows } = await pool.query<{ key: string }>(
+          `SELECT ordering_key AS key FROM ${schema}.delivery_key ORDER BY 1`,
+        );
+        return rows.map(({ key }) => key);
+      };
+      const first = [await publish('a-1', 'used'), await publish('a-2', 'unused')];
+      clock.set(clock.now() + 29 * DAY);
+      const second = await publish('b-1', 'used');
+      clock.set(clock.now() + DAY);
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      while ((await keys()).length > 1) await clock.advance(60_000);
+      const kept = await keys();
+      const third = [await publish('c-1', 'used'), await publish('c-2', 'unused')];
+
+      expect(kept).toEqual(['used']);
+      expect([second, third[0]]).toEqual([first[0]! + 1, first[0]! + 2]);
+      expect(third[1]).toBeGreaterThan(first[1]!);
+    });
+  });
+
+  it('forgets limits that were not used for 30 days, but none that deliveries wait for', async () => {
+    const clock = new TestClock(Date.now());
+    await withQueue({ keepDelivered: '1h', clock }, async (queue, { schema }) => {
+      const limits = { concurrency: 1 };
+      const later = clock.now() + 60 * DAY;
+      await queue.enqueue([
+        { ...due('done', 'idle'), notBefore: clock.now(), limits },
+        { ...due('waits', 'busy'), notBefore: later, limits },
+      ]);
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      const status = async (id: string) => (await queue.find([id]))[0]?.status;
+      while ((await status('done')) !== 'delivered') await clock.advance(10);
+      const lanes = async () => {
+        const { rows } = await pool.query(
+          `SELECT lane FROM ${schema}.delivery_limit ORDER BY lane`,
+        );
+        return rows.map(({ lane }: { lane: string }) => JSON.parse(lane) as unknown);
+      };
+      const before = await lanes();
+      clock.set(clock.now() + 31 * DAY);
+      while ((await lanes()).length > 1) await clock.advance(60_000);
+      const after = await lanes();
+      // As a transaction records it that still sees the limits.
+      await queue.enqueue([{ ...due('late', 'idle'), notBefore: later }]);
+      await pool.query(
+        `UPDATE ${schema}.delivery SET limited = true, due_at = $1 WHERE id = 'late'`,
+        [new Date(clock.now())],
+      );
+      while ((await status('late')) !== 'delivered') await clock.advance(1_000);
+      await queue.enqueue([{ ...due('again', 'idle'), notBefore: later, limits }]);
+
+      expect(before).toEqual([
+        ['busy', null],
+        ['idle', null],
+      ]);
+      expect(after).toEqual([['busy', null]]);
+      expect(await lanes()).toEqual(before);
     });
   });
 
@@ -513,6 +635,7 @@ describe('new PostgresQueue', () => {
     ['a lease below 10 seconds', { pool, lease: '5s' }, 'lease'],
     ['a polling interval of 0', { pool, pollInterval: 1 }, 'pollInterval'],
     ['an invalid duration', { pool, keepDelivered: 'long' }, 'keepDelivered'],
+    ['payloads kept for less than a minute', { pool, keepPayloads: '59s' }, 'keepPayloads'],
   ])('refuses %s', (_, options, path) => {
     expect(() => new PostgresQueue(options)).toThrow(
       expect.objectContaining({

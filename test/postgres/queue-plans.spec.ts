@@ -89,6 +89,21 @@ function mostRowsRead(node: PlanNode): number {
         `UPDATE ${schema}.delivery SET lane = 'lane-last' WHERE id IN (
          SELECT id FROM ${schema}.delivery WHERE status = 'pending' AND leased_until < now() ORDER BY seq DESC LIMIT 4)`,
       );
+      await pool.query(
+        `UPDATE ${schema}.delivery SET subject = 'customer-1' WHERE id IN (
+         SELECT id FROM ${schema}.delivery WHERE status = 'delivered' ORDER BY seq LIMIT 100)`,
+      );
+      await pool.query(
+        `INSERT INTO ${schema}.delivery_retention VALUES ('${QUEUE}', now() - interval '65 seconds')`,
+      );
+      await pool.query(
+        `INSERT INTO ${schema}.delivery_key (queue, lane, ordering_key, sequence, used_at)
+         SELECT '${QUEUE}', 'lane', 'key-' || n, 1, now() - n % 2 * interval '31 days' FROM generate_series(1, 10000) AS n`,
+      );
+      await pool.query(
+        `INSERT INTO ${schema}.delivery_limit (queue, lane, used_at)
+         SELECT '${QUEUE}', 'lane-' || n, now() - interval '31 days' FROM generate_series(1, 10000) AS n`,
+      );
       leased = (
         await pool.query<{ seq: string; claim: number }>(
           `SELECT seq, claim FROM ${schema}.delivery WHERE leased_until > now()`,
@@ -101,7 +116,7 @@ function mostRowsRead(node: PlanNode): number {
       await database.pool.query(
         `INSERT INTO ${schema}.delivery (queue, id, event_id, event, lane, details, status, due_at, created_at, updated_at, leased_until)
        SELECT '${QUEUE}', '${status}-${leaseSeconds}-' || n, 'v' || n, 'order.created', 'lane-' || n % 100, '{}', '${status}',
-         now() - interval '1 minute', now(), now() - interval '1 minute', now() + interval '${leaseSeconds} seconds'
+         now() - interval '1 minute', now(), now() - interval '1 minute' - n * interval '1 ms', now() + interval '${leaseSeconds} seconds'
        FROM generate_series(1, ${count}) AS n`,
       );
     }
@@ -176,6 +191,26 @@ function mostRowsRead(node: PlanNode): number {
         'deletes 1,000 deliveries past their retention',
         1_000,
         async () => inOrder(statements.deleteDelivered(QUEUE, 1_000, null)),
+      ],
+      [
+        'drops 1,000 payloads behind those that are dropped',
+        1_000,
+        async () => inOrder([statements.dropPayloads, [QUEUE, null, 1_000]]),
+      ],
+      [
+        'erases 100 deliveries of a subject',
+        100,
+        async () => inOrder(statements.erase(QUEUE, { subject: 'customer-1' })),
+      ],
+      [
+        'looks for unused ones among 1,000 keys',
+        1_000,
+        async () => inOrder([statements.deleteUnusedKeys, [QUEUE, null, 'lane', 'key-5']]),
+      ],
+      [
+        'looks for unused ones among 1,000 limits',
+        1_000,
+        async () => inOrder([statements.deleteUnusedLimits, [QUEUE, null, 'lane-5']]),
       ],
     ])('%s by reading at most the rows it needs', async (_, rows, ask) => {
       rowsRead = 0;

@@ -11,6 +11,7 @@ import { outgoing } from '../fixtures/outgoing.js';
 describe('InProcessQueue fulfils the contract', () => {
   const cases = webhookQueueContract({
     create: (clock) => new InProcessQueue({ clock, concurrency: 100 }),
+    createDropping: (clock, keepPayloads) => new InProcessQueue({ clock, keepPayloads }),
   });
   for (const rule of cases) it(rule.name, () => rule.run());
 });

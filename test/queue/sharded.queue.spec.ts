@@ -20,6 +20,11 @@ describe('ShardedQueue fulfils the contract with four queues in memory', () => {
         shards: shardsOf(() => new InProcessQueue({ clock, concurrency: 100 }), NAMES),
         clock,
       }),
+    createDropping: (clock, keepPayloads) =>
+      new ShardedQueue({
+        shards: shardsOf(() => new InProcessQueue({ clock, keepPayloads }), NAMES),
+        clock,
+      }),
   });
   for (const rule of cases) it(rule.name, () => rule.run());
 });

@@ -153,19 +153,20 @@ export class DeliveryTable {
     const lane = text.includes('lane = $8') ? more[0] : undefined;
     const since = text.includes('due_at >= ') ? this.now - more.at(-1) : -Infinity;
     const due = [...this.rows.values()]
-      .filter((row) => !row.limited && this.isClaimable(row))
+      .filter((row) => (lane !== undefined || !row.limited) && this.isClaimable(row))
       .filter((row) => slotsOf(row.lane) > 0 && row.due >= since)
       .filter((row) => lane === undefined || row.lane === lane)
       .sort(byDue)
       .slice(0, limit);
+    for (const row of due) row.lock = transaction;
     const checksLimits = text.includes('limited_lanes');
     const found = due.filter((row) => checksLimits && this.limits.has(row.lane));
-    for (const row of found) row.limited = true;
+    setLimited(found, transaction);
     const lanesFound = [...new Set(found.map((row) => row.lane))];
     const limited_lanes = lanesFound.length === 0 ? null : JSON.stringify(lanesFound);
     const taken = {};
     const chosen = due.filter((row) => {
-      if (row.limited) return false;
+      if (found.includes(row)) return false;
       taken[row.lane] = (taken[row.lane] ?? 0) + 1;
       return taken[row.lane] <= slotsOf(row.lane);
     });
@@ -174,17 +175,17 @@ export class DeliveryTable {
       return chosen.map((row) => ({ ...columnsOf(row), due_in: null, limited_lanes }));
     }
     const later = [...this.rows.values()]
-      .filter(({ status, held, limited }) => status === 'pending' && !held && !limited)
-      .filter(({ due }) => due > this.now)
+      .filter((row) => isWaiting(row) && !row.limited && row.due > this.now)
       .map((row) => row.due - this.now)
       .filter((wait) => wait <= lookAhead);
     return [{ seq: null, due_in: later.length === 0 ? null : Math.min(...later), limited_lanes }];
   }
 
   async setLimits([, rows]) {
-    const given = JSON.parse(rows);
-    await this.#unlockedGates(given);
-    return this.limits.set(given);
+    const changed = this.limits.changedBy(JSON.parse(rows));
+    await this.#unlockedGates(changed);
+    for (const limits of changed) this.limits.set(limits, this.now);
+    return changed.map(({ lane }) => ({ lane }));
   }
 
   /** A claim holds the rows of its lanes until its transaction ends. */
@@ -197,37 +198,36 @@ export class DeliveryTable {
   /** As `claim`, for lanes with limits. */
   claimLimited([, , lease, lanesJson, lookAhead, grace], _text, process, transaction) {
     const claimed = [];
+    const { now } = this;
     const lanes = JSON.parse(lanesJson)
       .filter(({ lane }) => this.limits.has(lane) && !this.#gates.has(lane))
       .map(({ lane, slots }) => {
         this.#gates.set(lane, transaction);
         transaction.onEnd(() => this.#gates.delete(lane));
-        const free = this.freeIn(lane, slots, process);
+        const level = this.limits.levelOf(lane, slots, now, (slot) =>
+          this.hasStarted(slot, process),
+        );
         const ofLane = [...this.rows.values()].filter((row) => row.lane === lane).sort(byDue);
-        const chosen = ofLane.filter((row) => this.isClaimable(row)).slice(0, free);
-        for (const row of chosen) {
-          this.#lease(row, lease, process, transaction);
-          const slot = `${row.seq}:${row.claim}`;
-          this.limits.start(lane, slot, this.now, this.now + grace);
-          transaction.onEnd(() => {
-            if (transaction.state !== 'committed') this.limits.release(lane, slot);
-          });
+        const chosen = ofLane.filter((row) => this.isClaimable(row)).slice(0, level.free);
+        for (const row of chosen) this.#lease(row, lease, process, transaction);
+        if (chosen.length > 0) {
+          const claims = chosen.map(({ seq, claim }) => `${seq}:${claim}`);
+          transaction.onRollBack(this.limits.start(lane, level, claims, now, now + grace));
         }
         claimed.push(...chosen);
-        const later = ofLane.filter(({ status, held }) => status === 'pending' && !held);
-        const waits = later.map(({ due }) => due - this.now).filter((wait) => wait > 0);
-        const dueIn = waits.find((wait) => wait <= lookAhead);
-        const isLast = chosen.length < free;
-        return this.limits.stateOf(lane, { now: this.now, isLast, dueIn, lookAhead });
+        const waits = ofLane.filter(isWaiting).map(({ due }) => due - now);
+        const dueIn = waits.find((wait) => wait > 0 && wait <= lookAhead);
+        const taken = chosen.length;
+        return this.limits.stateOf(lane, level, { now, taken, slots, dueIn, lookAhead });
       });
-    const state = { lanes: JSON.stringify(lanes) };
+    const state = { lanes: lanes.length === 0 ? null : JSON.stringify(lanes) };
     if (claimed.length === 0) return [{ seq: null, ...state }];
     return claimed.map((row) => ({ ...columnsOf(row), ...state }));
   }
 
-  /** How many deliveries of a lane may start. */
-  freeIn(lane, slots) {
-    return this.limits.free(lane, slots, this.now, (slot) => this.isRunning(slot));
+  /** Whether a claim counts. One that began within the time of a statement counts without a look at its lease. */
+  hasStarted([slot, until]) {
+    return until > this.now || this.isRunning(slot);
   }
 
   isRunning(slot) {
@@ -237,37 +237,42 @@ export class DeliveryTable {
   }
 
   async endLimited([, ended, , ownTime]) {
-    const runs = JSON.parse(ended);
-    await this.#unlockedGates(runs);
-    for (const run of runs) this.limits.end(run, this.now, ownTime);
+    const all = JSON.parse(ended);
+    await this.#unlockedGates(all);
+    for (const lane of new Set(all.map((run) => run.lane))) {
+      const runs = all.filter((run) => run.lane === lane);
+      const overloaded = Math.max(...runs.map((run) => run.overloaded ?? -Infinity));
+      const pause = overloaded === -Infinity ? undefined : overloaded - ownTime;
+      const slots = runs.map(({ slot }) => slot);
+      this.limits.end(lane, slots, pause, this.now);
+    }
     return [];
   }
 
-  flag([, lane]) {
+  flag([, lane], _text, _process, transaction) {
     const rows = [...this.rows.values()].filter(
-      (row) => row.lane === lane && row.status === 'pending' && !row.held && !row.limited,
+      (row) => row.lane === lane && isWaiting(row) && !row.limited && !isLocked(row),
     );
-    for (const row of rows) row.limited = true;
+    for (const row of rows) row.lock = transaction;
+    setLimited(rows, transaction);
     return rows.map(({ seq }) => ({ seq }));
   }
 
   findLimitedLanes([, , lookAhead]) {
-    const rows = [...this.rows.values()].filter(
-      ({ status, held, limited }) => status === 'pending' && !held && limited,
-    );
+    const rows = [...this.rows.values()].filter(isWaiting);
     const has_limits = this.limits.hasAny;
-    const found = [...new Set(rows.map(({ lane }) => lane))]
+    const limited = rows.filter((row) => row.limited);
+    const found = [...new Set(limited.map(({ lane }) => lane))]
       .map((lane) => {
         const due = Math.min(...rows.filter((row) => row.lane === lane).map((row) => row.due));
-        return { has_limits, lane, wait: Math.max(0, due - this.now) };
+        return { has_limits, lane, wait: Math.max(0, due - this.now), is_limited: true };
       })
       .filter(({ wait }) => wait <= lookAhead);
     return found.length > 0 ? found : [{ has_limits, lane: null }];
   }
 
   isClaimable(row) {
-    const { status, held, due, leasedUntil } = row;
-    const isDue = status === 'pending' && !held && due <= this.now && leasedUntil <= this.now;
+    const isDue = isWaiting(row) && row.due <= this.now && row.leasedUntil <= this.now;
     return isDue && !isLocked(row) && this.hasItsTurn(row);
   }
 
@@ -290,8 +295,7 @@ export class DeliveryTable {
     this.owners.set(row.seq, process);
     row.lock = transaction;
     this.observer.claimed(row, before, process);
-    transaction.onEnd(() => {
-      if (transaction.state === 'committed') return;
+    transaction.onRollBack(() => {
       const { claim, leasedUntil } = before;
       Object.assign(row, { claim, leasedUntil });
       this.owners.set(row.seq, owner);
@@ -340,7 +344,9 @@ export class DeliveryTable {
   extend([held, , lease]) {
     for (const { seq, claim } of JSON.parse(held)) {
       const row = this.rows.get(seq);
-      if (this.isHeld(row, claim) && !isLocked(row)) row.leasedUntil = this.now + lease;
+      if (!this.isHeld(row, claim) || isLocked(row)) continue;
+      if (row.leasedUntil <= this.now) row.overdueClaim = claim;
+      row.leasedUntil = this.now + lease;
     }
     return [];
   }
@@ -417,12 +423,22 @@ function lockTimeout() {
   return Object.assign(new Error('lock timeout'), { code: '55P03' });
 }
 
-/** Whether an open transaction has claimed a row. */
+/** Whether a delivery is due, or waits for its time; and not for its key. */
+function isWaiting({ status, held }) {
+  return status === 'pending' && !held;
+}
+
+/** Marks rows as of a limited lane once the transaction commits. */
+function setLimited(rows, transaction) {
+  for (const row of rows) transaction.onCommit(() => void (row.limited = true));
+}
+
+/** Whether an open transaction has locked a row. */
 function isLocked({ lock }) {
   return lock?.state === 'open';
 }
 
-/** Waits for the transactions that have claimed rows. */
+/** Waits for the transactions that have locked rows. */
 async function unlocked(rows) {
   let locked;
   while ((locked = rows.find((row) => row !== undefined && isLocked(row)))) await locked.lock.ended;
@@ -448,6 +464,7 @@ function columnsOf(row) {
     event_id,
     endpoint_id,
     tenant,
+    subject,
     receiver,
     ordering_key,
     limited,
@@ -459,6 +476,8 @@ function columnsOf(row) {
     event_id: event_id ?? null,
     endpoint_id: endpoint_id ?? null,
     tenant: tenant ?? null,
+    subject: subject ?? null,
+    payload_dropped: false,
     receiver: receiver ?? null,
     ordering_key: ordering_key ?? null,
     ...rest,

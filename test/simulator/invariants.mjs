@@ -3,6 +3,8 @@ import { LEASE } from './applications.mjs';
 
 /** Milliseconds that an extension may take to arrive. */
 const EXTENSION_TRAVEL = 10;
+/** Of a number of tokens. */
+const EXACTNESS = 1e-3;
 
 /** What happened to each event, compared with what the library says of it. */
 export class Invariants {
@@ -11,6 +13,7 @@ export class Invariants {
   /** `deliveries`, and `received` if events are acknowledged before they are handled. */
   tables;
   #events = new Map();
+  #starts = new Map();
 
   constructor(simulation) {
     this.simulation = simulation;
@@ -104,17 +107,49 @@ export class Invariants {
     );
   }
 
-  /** A row of a table was claimed. */
-  claimed(table, { lane }) {
+  /** A row of a table was claimed. @param limits - of its endpoint; `{}` for none */
+  claimed(table, row, limits) {
+    const { concurrency = Infinity, rateLimit } = limits;
     const now = this.simulation.wallClock(undefined);
     const leased = [...table.rows.values()].filter(
-      (row) => row.lane === lane && row.status === 'pending' && row.leasedUntil > now,
+      ({ lane, status, leasedUntil, claim, overdueClaim }) =>
+        lane === row.lane &&
+        status === 'pending' &&
+        leasedUntil > now &&
+        // Another delivery may have started after a lease had expired, although it was extended later.
+        claim !== overdueClaim,
     );
+    const invariant = 'the limits of an endpoint hold for all processes together';
     this.#check(
-      leased.length <= table.limits.concurrencyOf(lane),
-      'the limits of an endpoint hold for all processes together',
-      () => `${leased.length} deliveries of ${lane} run at once`,
+      leased.length <= concurrency,
+      invariant,
+      () => `${leased.length} deliveries of ${row.lane} run at once`,
     );
+    if (rateLimit === undefined) return;
+    const starts = this.#startsOf(row);
+    starts.push({ row, at: now });
+    for (const [index, { at }] of starts.entries()) {
+      const { perSecond, burst } = rateLimit;
+      this.#check(
+        starts.length - index <= burst + (perSecond * (now - at)) / 1_000 + EXACTNESS,
+        invariant,
+        () => `${starts.length - index} deliveries of ${row.lane} started within ${now - at} ms`,
+      );
+    }
+  }
+
+  /** The claim of a row was rolled back. */
+  unclaimed(row) {
+    const starts = this.#startsOf(row);
+    const last = starts.findLastIndex((start) => start.row === row);
+    if (last >= 0) starts.splice(last, 1);
+  }
+
+  /** The claims of a lane with a rate, in their order. */
+  #startsOf({ lane }) {
+    const starts = this.#starts.get(lane) ?? [];
+    this.#starts.set(lane, starts);
+    return starts;
   }
 
   /** A row was claimed whose last claim has no outcome. */

@@ -1,114 +1,121 @@
-// The limits of lanes as the statements of PostgresQueue see them. Each statement is one step.
+// The table of limits as the statements of PostgresQueue see it. Each statement is one step.
 
 /** Milliseconds in which a lowered rate recovers, and its least part. */
 const RECOVERY = 600_000;
 const LEAST_SHARE = 1 / 16;
+/** The state of a lane that has not started anything. */
+const INITIAL = { running: {}, fullAt: 0, token: undefined, pausedUntil: 0, share: 1, slowedAt: 0 };
 
 export class LaneLimits {
-  #lanes = new Map();
+  /** By lane. Rows are replaced and never changed, so that a rollback can put one back. */
+  #rows = new Map();
 
   get hasAny() {
-    return this.#lanes.size > 0;
+    return this.#rows.size > 0;
   }
 
   has(lane) {
-    return this.#lanes.has(lane);
+    return this.#rows.has(lane);
   }
 
-  concurrencyOf(lane) {
-    return this.#lanes.get(lane)?.concurrency ?? Infinity;
-  }
-
-  /** @returns the lanes whose limits are other ones than before */
-  set(rows) {
-    return rows.filter(({ lane, concurrency, per_second, burst, since }) => {
-      const known = this.#lanes.get(lane);
-      if (known === undefined && concurrency === undefined && per_second === undefined)
-        return false;
-      const limits = { concurrency, per_second, burst, since };
-      const isSame = known && Object.keys(limits).every((name) => known[name] === limits[name]);
-      const keeps = known !== undefined && known.since === since;
-      const rest = { fullAt: 0, pausedUntil: 0, share: 1, slowedAt: 0 };
-      const running = known?.running ?? new Map();
-      this.#lanes.set(lane, { ...(keeps ? known : rest), ...limits, running, token: undefined });
-      return !isSame;
+  /** Those of some lanes that have other limits now. */
+  changedBy(given) {
+    return given.filter(({ lane, ...limits }) => {
+      const known = this.#rows.get(lane);
+      if (known === undefined) return (limits.concurrency ?? limits.per_second) !== undefined;
+      return ['concurrency', 'per_second', 'burst', 'since'].some(
+        (name) => known[name] !== limits[name],
+      );
     });
   }
 
+  set({ lane, concurrency, per_second, burst, since }, now) {
+    const limits = { concurrency, per_second, burst, since };
+    const known = this.#rows.get(lane);
+    if (known === undefined) this.#rows.set(lane, { ...INITIAL, ...limits });
+    else this.#rows.set(lane, this.change(known, limits, now));
+  }
+
+  /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
+  change(known, limits, now) {
+    const row = { ...known, ...limits };
+    if (known.since !== limits.since) Object.assign(row, { pausedUntil: 0, share: 1 });
+    const token = tokenOf(row, now);
+    const used = Math.max(0, known.fullAt - now) / (known.token ?? tokenOf(known, now));
+    return { ...row, token, fullAt: Number.isFinite(used * token) ? now + used * token : 0 };
+  }
+
   /** How many may start in a lane, by its claims that have not ended. */
-  free(lane, slots, now, isRunning) {
-    const limit = this.#lanes.get(lane);
-    const { running, concurrency = Infinity, burst = Infinity } = limit;
-    for (const [slot, until] of running) {
-      if (until <= now && !isRunning(slot)) running.delete(slot);
-    }
-    if (limit.pausedUntil > now) return 0;
-    const used = Math.max(0, limit.fullAt - now) / this.#token(limit, now);
-    return Math.max(
-      0,
-      Math.min(slots, concurrency - running.size, Math.floor(burst - used + 1e-6)),
-    );
+  levelOf(lane, slots, now, hasStarted) {
+    const row = this.#rows.get(lane);
+    const running = Object.fromEntries(Object.entries(row.running).filter(hasStarted));
+    const used = Object.keys(running).length;
+    const token = row.token ?? tokenOf(row, now);
+    const fullAt = Math.max(row.fullAt, row.pausedUntil + (row.burst - 1) * token);
+    const usedTokens = token === undefined ? 0 : Math.max(0, fullAt - now) / token;
+    const { concurrency = Infinity, burst = Infinity } = row;
+    const tokens = Math.floor(burst - usedTokens + 1e-6);
+    const free = Math.max(0, Math.min(slots, concurrency - used, tokens));
+    return { running, used, usedTokens, free: row.pausedUntil > now ? 0 : free };
   }
 
-  /** Counts a claim, without a look at its lease until a time. */
-  start(lane, slot, now, until) {
-    const limit = this.#lanes.get(lane);
-    if (limit.concurrency !== undefined) limit.running.set(slot, until);
-    if (limit.per_second === undefined) return;
-    const used = this.#used(limit, now) + 1;
-    limit.token = this.#token(limit, now);
-    limit.fullAt = now + used * limit.token;
+  /** Counts claims. @returns a function that undoes it */
+  start(lane, { running, usedTokens }, claims, now, until) {
+    const row = this.#rows.get(lane);
+    const token = tokenOf(row, now);
+    const started = Object.fromEntries(claims.map((claim) => [claim, until]));
+    this.#rows.set(lane, {
+      ...row,
+      token,
+      fullAt:
+        row.per_second === undefined ? row.fullAt : now + (usedTokens + claims.length) * token,
+      running: row.concurrency === undefined ? {} : { ...running, ...started },
+    });
+    return () => this.#rows.set(lane, row);
   }
 
-  /** Forgets a claim whose transaction was rolled back; its token stays used. */
-  release(lane, slot) {
-    this.#lanes.get(lane).running.delete(slot);
-  }
-
-  /** A lane after a claim, as the statement returns it. */
-  stateOf(lane, { now, isLast, dueIn, lookAhead }) {
-    const limit = this.#lanes.get(lane);
-    const { concurrency, per_second: perSecond, burst, since, running } = limit;
-    const isFull = running.size >= (concurrency ?? Infinity);
-    const waitForToken =
-      limit.fullAt - (burst - 1) * (limit.token ?? this.#token(limit, now)) - now;
+  /** A lane after a claim, as the statement returns it. `taken`: how many were claimed, of `slots`; `dueIn`: until the next one is due. */
+  stateOf(lane, { used, usedTokens, free }, { now, taken, slots, dueIn, lookAhead }) {
+    const row = this.#rows.get(lane);
+    const { concurrency, per_second: perSecond, burst, since, pausedUntil } = row;
+    const hasNoSlot = used + taken >= (concurrency ?? Infinity);
+    const token = row.token ?? tokenOf(row, now);
     const waits = [
-      [limit.pausedUntil > now, limit.pausedUntil - now],
-      [isLast, dueIn ?? null],
-      [isFull, lookAhead],
-      [true, perSecond === undefined ? 0 : Math.max(0, waitForToken)],
+      [pausedUntil > now, pausedUntil - now],
+      [taken < free, dueIn ?? null],
+      [hasNoSlot, lookAhead],
+      [perSecond === undefined, 0],
+      [true, Math.max(0, (usedTokens + taken - burst + 1) * token)],
     ];
     const [, wait] = waits.find(([applies]) => applies);
-    const limits = { concurrency, perSecond, burst, since };
-    return { lane, wait, isFull, ...limits };
+    // In SQL, a comparison with an absent limit is not known to be false.
+    const isFull = hasNoSlot || taken >= slots || (concurrency === undefined ? null : false);
+    return { lane, wait, isFull, concurrency, perSecond, burst, since };
   }
 
-  end({ lane, slot, overloaded }, now, ownTime) {
-    const limit = this.#lanes.get(lane);
-    limit.running.delete(slot);
-    if (overloaded === undefined) return;
-    if (limit.pausedUntil <= now) {
-      limit.share = Math.max(LEAST_SHARE, this.#shareAt(limit, now) / 2);
-    }
-    limit.pausedUntil = Math.max(limit.pausedUntil, now + overloaded - ownTime);
-    limit.slowedAt = limit.pausedUntil;
-    const { per_second, burst, pausedUntil } = limit;
-    if (per_second === undefined) return;
-    limit.token = this.#token(limit, pausedUntil);
-    limit.fullAt = pausedUntil + (burst - 1) * limit.token;
+  /** Forgets claims that have ended. @param pause - milliseconds that their receiver is overloaded, if it is */
+  end(lane, slots, pause, now) {
+    const row = this.#rows.get(lane);
+    const running = Object.fromEntries(
+      Object.entries(row.running).filter(([slot]) => !slots.includes(slot)),
+    );
+    this.#rows.set(lane, { ...row, running, ...(pause !== undefined && slowed(row, pause, now)) });
   }
+}
 
-  #used(limit, now) {
-    return Math.max(0, limit.fullAt - now) / (limit.token ?? this.#token(limit, now));
-  }
+/** What an overload changes: the rate is halved, unless the lane is paused already. */
+function slowed(row, pause, now) {
+  const isPaused = row.pausedUntil > now;
+  const share = isPaused ? row.share : Math.max(LEAST_SHARE, shareAt(row, now) / 2);
+  const pausedUntil = Math.max(row.pausedUntil, now + pause);
+  return { share, pausedUntil, slowedAt: pausedUntil };
+}
 
-  #token(limit, now) {
-    return limit.per_second === undefined
-      ? 1
-      : 1_000 / (limit.per_second * this.#shareAt(limit, now));
-  }
+/** Milliseconds of a token. */
+function tokenOf(row, now) {
+  return row.per_second === undefined ? undefined : 1_000 / (row.per_second * shareAt(row, now));
+}
 
-  #shareAt({ share, slowedAt }, now) {
-    return Math.min(1, share + Math.max(0, now - slowedAt) / RECOVERY);
-  }
+function shareAt({ share, slowedAt }, now) {
+  return Math.min(1, share + Math.max(0, now - slowedAt) / RECOVERY);
 }

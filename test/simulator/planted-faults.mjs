@@ -3,6 +3,7 @@ import { MemoryEndpointStore } from '../../build/lib/index.js';
 import { Network } from '../../build/lib/testing/simulation/network.js';
 import { ReplayServer } from '../../build/lib/testing/simulation/replay-server.js';
 import { DeliveryTable } from './delivery-table.mjs';
+import { LaneLimits } from './lane-limits.mjs';
 
 /** A table whose outcomes are changed before they are written. */
 const settling = (change) =>
@@ -19,6 +20,12 @@ const keeping = (change) =>
     createEntries() {
       return change(super.createEntries());
     }
+  };
+
+/** A table with changed limits. */
+const limiting = (Limits) =>
+  class extends DeliveryTable {
+    limits = new Limits();
   };
 
 export const PLANTED_FAULTS = {
@@ -43,17 +50,19 @@ export const PLANTED_FAULTS = {
         status === 'pending' && due <= this.now && leasedUntil === -Infinity;
     },
   },
+  'the transaction of a vanished process stays open': {
+    DeliveryTable: class extends DeliveryTable {
+      claim(values, text, process, transaction) {
+        transaction.rollBack = () => {};
+        return super.claim(values, text, process, transaction);
+      }
+    },
+  },
   'a limit is not shared': {
     DeliveryTable: class extends DeliveryTable {
-      claimLimited(values, text, process) {
-        this.claiming = process;
-        return super.claimLimited(values, text, process);
-      }
-
-      freeIn(lane, slots) {
-        const isOwn = ([seq]) => this.owners.get(seq) === this.claiming;
-        const isRunning = (slot) => isOwn(slot.split(':')) && this.isRunning(slot);
-        return this.limits.free(lane, slots, Infinity, isRunning);
+      hasStarted([slot], process) {
+        const [seq] = slot.split(':');
+        return this.owners.get(seq) === process && this.isRunning(slot);
       }
     },
   },
@@ -61,6 +70,22 @@ export const PLANTED_FAULTS = {
     DeliveryTable: class extends DeliveryTable {
       isRunning = () => true;
     },
+  },
+  'a start takes no token': {
+    DeliveryTable: limiting(
+      class extends LaneLimits {
+        start(lane, level, claims, ...times) {
+          return super.start(lane, { ...level, usedTokens: -claims.length }, claims, ...times);
+        }
+      },
+    ),
+  },
+  'an endpoint that resumes starts another burst': {
+    DeliveryTable: limiting(
+      class extends LaneLimits {
+        change = (known, limits, now) => ({ ...super.change(known, limits, now), fullAt: 0 });
+      },
+    ),
   },
   'a delivery does not wait for its turn': {
     DeliveryTable: class extends DeliveryTable {

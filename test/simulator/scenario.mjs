@@ -15,6 +15,13 @@ const TENANTS = ['red', 'blue'];
 /** Numbers of the events that are published. */
 const EVENTS = [0, 1, 2, 3];
 const SERVERS = ['deliveries', 'received', 'replay', 'endpoints', 'database'];
+/** Limits that an endpoint may have. */
+const LIMITS = [
+  {},
+  { concurrency: 1 },
+  { rateLimit: { perSecond: 0.5, burst: 2 } },
+  { concurrency: 2, rateLimit: { perSecond: 1, burst: 1 } },
+];
 /** Milliseconds between two looks of an operator at dead deliveries. */
 const ROUNDS = 60_000;
 
@@ -26,20 +33,17 @@ const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
  *
  * @param options - of the {@link Simulation}; `log`: of the statements; `plant`: replaces {@link PARTS}; `events`: numbers of those that are published
  */
-export async function simulate(
-  seed,
-  { plant = {}, events = EVENTS, log, isLimited = true, ...options } = {},
-) {
+export async function simulate(seed, { plant = {}, events = EVENTS, log, ...options } = {}) {
   const simulation = new Simulation(seed, options);
   simulation.log = log;
-  const world = new World(simulation, { ...PARTS, ...plant }, { events, isLimited });
+  const world = new World(simulation, { ...PARTS, ...plant }, events);
   await simulation.run(world);
   const { violation, faults, trace, digest, steps } = simulation;
   return { seed, events, violation, faults, trace, digest, steps };
 }
 
 class World {
-  constructor(simulation, parts, { events, isLimited }) {
+  constructor(simulation, parts, events) {
     this.simulation = simulation;
     this.invariants = new Invariants(simulation);
     this.isBurst = simulation.roll('burst') < 0.5;
@@ -47,6 +51,9 @@ class World {
     // With few attempts deliveries die, and an operator sends them again.
     this.attempts = simulation.roll('few attempts') < 0.3 ? 3 : undefined;
     this.invariants.maxAttempts = this.attempts;
+    this.limits = Object.fromEntries(
+      TENANTS.map((tenant) => [tenant, simulation.pick(`limits ${tenant}`, LIMITS)]),
+    );
     simulation.outages = new Map(
       SERVERS.map((name) => [name, drawOutage(simulation, 'store outage', name)]),
     );
@@ -55,10 +62,8 @@ class World {
     this.invariants.tables = { deliveries: this.deliveries, received: this.received };
     this.replay = new parts.ReplayServer(simulation);
     this.endpoints = new parts.MemoryEndpointStore();
-    for (const endpoint of TENANTS.map((tenant, index) =>
-      endpointOf(tenant, isLimited && index === 0),
-    ))
-      void this.endpoints.insert(endpoint);
+    for (const tenant of TENANTS)
+      void this.endpoints.insert(endpointOf(tenant, this.limits[tenant]));
     this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
@@ -91,7 +96,7 @@ class World {
   }
 
   #table(parts, name, side) {
-    const { simulation, invariants } = this;
+    const { simulation, invariants, limits } = this;
     const model = new DeliveryModel(simulation);
     const idOf = (row) => row.event_id ?? row.id;
     const note = (text) => simulation.note(undefined, `${name}: ${text}`);
@@ -104,10 +109,11 @@ class World {
         note(`${idOf(row)} is claimed by ${process.label} (claim ${row.claim})`);
         if (model.stateOf(row) === 'claimed') invariants.leaseTaken(row, before);
         model.step(row, 'claim');
-        invariants.claimed(table, row);
+        invariants.claimed(table, row, side === 'publisher' ? limits[row.tenant] : {});
       },
       unclaimed(row) {
         note(`${idOf(row)}: the claim is rolled back`);
+        invariants.unclaimed(row);
         model.rollBack(row);
       },
       settled(row, before, outcome, by) {
@@ -214,16 +220,13 @@ class EndpointClient extends EndpointStore {
   }
 }
 
-/** Of the first tenant: attempts at once. */
-const CONCURRENCY = 1;
-
-function endpointOf(tenant, isLimited) {
+function endpointOf(tenant, limits) {
   return {
     id: tenant,
     tenant,
     url: `https://b.example/hooks?tenant=${tenant}`,
     events: ['**'],
-    settings: isLimited ? { concurrency: CONCURRENCY } : {},
+    settings: limits,
     keys: [],
     version: 1,
     createdAt: 0,

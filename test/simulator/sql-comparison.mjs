@@ -7,6 +7,9 @@ import { SERVICE_URLS } from '../fixtures/service-urls.mjs';
 /** The position of the time among the parameters of a statement. The model has the time of the server. */
 const TIME = {
   claim: 1,
+  claimLimited: 1,
+  endLimited: 2,
+  setLimits: 2,
   redeliver: 2,
   recordKeyed: 2,
   recordLocked: 2,
@@ -159,7 +162,13 @@ export class SqlComparison {
     const realOf = (seq) => this.#seqs.real.get(`${table} ${seq}`) ?? seq;
     const list = JSON.parse(value).map((one) => {
       if (typeof one !== 'object') return realOf(one);
-      return 'seq' in one ? { ...one, seq: realOf(one.seq) } : one;
+      const { seq, slot } = one;
+      const [slotSeq, claim] = slot?.split(':') ?? [];
+      return {
+        ...one,
+        ...(seq !== undefined && { seq: realOf(seq) }),
+        ...(slot !== undefined && { slot: `${realOf(slotSeq)}:${claim}` }),
+      };
     });
     return JSON.stringify(list);
   }
@@ -190,11 +199,22 @@ function inOrder(operation, rows) {
   const all = relative.map(({ lane_key, ...row }) =>
     lane_key === undefined ? row : { ...row, sequence: row.sequence - first.get(lane_key) },
   );
+  if (operation === 'claimLimited') return all.toSorted(byLane);
   if (IS_ORDERED.has(operation)) return all;
-  return all.toSorted((a, b) => (identityOf(a) < identityOf(b) ? -1 : 1));
+  return all.toSorted(byIdentity);
+}
+
+/** Those of a lane keep their order. */
+function byLane(a, b) {
+  return a.lane === b.lane ? 0 : a.lane < b.lane ? -1 : 1;
+}
+
+function byIdentity(a, b) {
+  return identityOf(a) < identityOf(b) ? -1 : 1;
 }
 
 function identityOf(row) {
+  if (typeof row === 'string') return row;
   return String(IDENTITY.map((column) => row[column]).find((value) => !isMissing(value)));
 }
 
@@ -209,7 +229,22 @@ function isSame(wanted, value) {
   if (typeof value === 'number' && typeof wanted === 'number') {
     return Math.abs(value - wanted) < PRECISION;
   }
-  return wanted === value;
+  if (wanted === value) return true;
+  if (isList(value) && isList(wanted)) {
+    const [a, b] = [wanted, value].map((list) => JSON.parse(list).toSorted(byIdentity));
+    return a.length === b.length && b.every((item, index) => isSameItem(a[index], item));
+  }
+  return false;
+}
+
+/** @param value - a lane, or its name */
+function isSameItem(wanted, value) {
+  if (typeof value !== 'object') return wanted === value;
+  return Object.keys(value).every((name) => isSame(wanted[name] ?? null, value[name]));
+}
+
+function isList(value) {
+  return typeof value === 'string' && value.startsWith('[');
 }
 
 function print(value) {

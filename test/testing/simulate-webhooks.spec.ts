@@ -19,7 +19,7 @@ const SEEDS = 15;
 /** Never connected: the simulation replaces what uses it. */
 const pool = new Pool();
 
-/** The tables of the receiving application: rows are added in transactions. */
+/** The tables of an application: rows are added in transactions. */
 class Tables {
   readonly rows: string[] = [];
 
@@ -42,14 +42,20 @@ class Tx {
   readonly ended = new Promise<boolean>((resolve) => (this.end = resolve));
 }
 
+interface Order {
+  readonly n: number;
+}
+
+const idOf = ({ n }: Order): string => `order-${n}`;
+
 @Injectable()
 class InsertsInTransaction {
   constructor(private readonly tables: Tables) {}
 
   @OnWebhookEvent('order.paid')
-  async onPaid(_data: unknown, event: WebhookEvent): Promise<void> {
+  async onPaid(order: Order, event: WebhookEvent): Promise<void> {
     await this.tables.transaction(async (tx) => {
-      tx.rows.push(event.id);
+      tx.rows.push(idOf(order));
       await event.commit(tx);
     });
   }
@@ -60,8 +66,19 @@ class InsertsAtOnce {
   constructor(private readonly tables: Tables) {}
 
   @OnWebhookEvent('order.paid')
-  onPaid(_data: unknown, event: WebhookEvent): void {
-    this.tables.rows.push(event.id);
+  onPaid(order: Order): void {
+    this.tables.rows.push(idOf(order));
+  }
+}
+
+@Injectable()
+class InsertsBeforeTransaction {
+  constructor(private readonly tables: Tables) {}
+
+  @OnWebhookEvent('order.paid')
+  async onPaid(order: Order, event: WebhookEvent): Promise<void> {
+    this.tables.rows.push(idOf(order));
+    await this.tables.transaction(async (tx) => event.commit(tx));
   }
 }
 
@@ -76,6 +93,7 @@ function shopModule(queue?: PostgresQueue): unknown {
         },
       }),
     ],
+    providers: [{ provide: Tables, useValue: undefined }],
   })
   class ShopModule {}
   return ShopModule;
@@ -99,28 +117,55 @@ function billingModule(handlers: new (tables: Tables) => unknown, isQueued = fal
   return BillingModule;
 }
 
-const publish = async (app: INestApplicationContext, n: number): Promise<unknown> =>
-  app.get(WebhookPublisher).publish('order.paid', { n }, { id: `order-${n}` });
+type Publish = (app: INestApplicationContext, n: number) => Promise<unknown>;
+
+const publish: Publish = async (app, n) =>
+  app.get(WebhookPublisher).publish('order.paid', { n }, { id: idOf({ n }) });
+
+const publishWithoutId: Publish = async (app, n) =>
+  app.get(WebhookPublisher).publish('order.paid', { n });
+
+const placeAndPublish: Publish = async (app, n) => {
+  const tables = app.get(Tables);
+  const id = idOf({ n });
+  if (tables.rows.includes(id)) return;
+  await tables.transaction(async (tx) => {
+    tx.rows.push(id);
+    await app.get(WebhookPublisher).publish('order.paid', { n }, { id, tx });
+  });
+};
+
+const placeThenPublish: Publish = async (app, n) => {
+  const tables = app.get(Tables);
+  const id = idOf({ n });
+  if (tables.rows.includes(id)) return;
+  await tables.transaction(async (tx) => void tx.rows.push(id));
+  await publish(app, n);
+};
 
 interface Setting {
   readonly handlers: new (tables: Tables) => unknown;
   readonly queue?: PostgresQueue | undefined;
+  readonly publish?: Publish;
   readonly isQueued?: boolean;
   readonly adapter?: () => FastifyAdapter;
 }
 
 async function simulate(
-  { handlers, queue, isQueued, adapter }: Setting,
+  { handlers, queue, isQueued, adapter, ...setting }: Setting,
   seeds: { seeds: number; seed?: number },
 ): ReturnType<typeof simulateWebhooks> {
   return simulateWebhooks(
-    async (simulated) =>
-      simulated(Test.createTestingModule({ imports: [shopModule(queue) as never] })).compile(),
-    async (simulated, tables) => {
+    async (simulated, { orders }) => {
+      const builder = Test.createTestingModule({ imports: [shopModule(queue) as never] });
+      builder.overrideProvider(Tables).useValue(orders);
+      return simulated(builder).compile();
+    },
+    async (simulated, { invoices }) => {
       const builder = Test.createTestingModule({
         imports: [billingModule(handlers, isQueued) as never],
       });
-      builder.overrideProvider(Tables).useValue(tables);
+      builder.overrideProvider(Tables).useValue(invoices);
       const testing = await simulated(builder).compile();
       return adapter === undefined
         ? testing.createNestApplication()
@@ -128,10 +173,10 @@ async function simulate(
     },
     {
       ...seeds,
-      setUp: () => new Tables(),
-      publish,
-      check(tables, deliveries) {
-        expect(tables.rows.toSorted()).toEqual(['order-0', 'order-1', 'order-2', 'order-3']);
+      publish: setting.publish ?? publish,
+      setUp: () => ({ orders: new Tables(), invoices: new Tables() }),
+      check({ invoices }, deliveries) {
+        expect(invoices.rows.toSorted()).toEqual(['order-0', 'order-1', 'order-2', 'order-3']);
         expect(new Set(deliveries.map(({ status }) => status))).toEqual(new Set(['delivered']));
       },
       transactionEnd: (tx) => (tx as Tx).ended,
@@ -155,6 +200,7 @@ describe('simulateWebhooks', () => {
     ['on Express', {}],
     ['on Fastify', { adapter: () => new FastifyAdapter() }],
     ['with a queue', { isQueued: true }],
+    ['with events in the transactions of orders', { publish: placeAndPublish }],
   ])('finds nothing in a receiver that commits with its record, %s', async (_, setting) => {
     const report = await simulate(
       { handlers: InsertsInTransaction, queue: durable(), ...setting },
@@ -176,6 +222,21 @@ describe('simulateWebhooks', () => {
 
     const again = await failureOf(setting, { seeds: 1, seed });
     expect(again.trace).toEqual(trace);
+  });
+
+  it.each([
+    ['an effect that is not idempotent', { handlers: InsertsAtOnce }],
+    ['an effect outside the transaction of its event', { handlers: InsertsBeforeTransaction }],
+    ['an event that is published after the commit of its order', { publish: placeThenPublish }],
+    ['an event that is published without an id', { publish: publishWithoutId }],
+  ])('finds %s, and prints few steps', async (_, fault) => {
+    const setting = { handlers: InsertsInTransaction, queue: durable(), ...fault };
+    const { seed, invariant, faults, trace } = await failureOf(setting, { seeds: 25 });
+
+    expect(seed).toBeLessThanOrEqual(25);
+    expect(invariant).toBe('check');
+    expect(faults.length).toBeLessThan(5);
+    expect(trace.length).toBeLessThan(80);
   });
 
   it('finds that a queue in memory loses events', async () => {

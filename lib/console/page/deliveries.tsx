@@ -4,6 +4,7 @@ import type {
   DeliveryList,
   DeliveryRow,
   DeliveryStatus,
+  EraseAnswer,
   RedeliverAnswer,
   RedeliverRequest,
 } from '../console-api.js';
@@ -86,6 +87,9 @@ export function Deliveries({
                   }}
                 />
               )}
+              {session.capabilities.includes('erase') && query['tenant'] !== undefined && (
+                <Erase tenant={query['tenant']} onDone={loaded.reload} />
+              )}
               {timing !== undefined && (
                 <small class="timing">
                   {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}
@@ -136,6 +140,7 @@ function filtersOf(items: readonly DeliveryRow[], isPortal: boolean): Filter[] {
       label: TEXT.tenant,
       suggestions: items.map(({ tenant }) => tenant),
     },
+    { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
     { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
   ];
   return filters.filter((filter) => filter !== false);
@@ -192,6 +197,29 @@ function SendAgain({
   );
 }
 
+/** Deletes the endpoints and the deliveries of a tenant. */
+function Erase({ tenant, onDone }: { tenant: string; onDone: () => void }): JSX.Element {
+  const erase = async (dryRun: boolean): Promise<EraseAnswer> =>
+    act('POST', `tenants/${encodeURIComponent(tenant)}/erase`, { dryRun });
+  return (
+    <Action
+      kind="danger"
+      label={TEXT.erase(tenant)}
+      ask={async () => {
+        const { endpoints, deliveries } = await erase(true);
+        if (endpoints + deliveries === 0) return TEXT.eraseNothing;
+        const text = TEXT.eraseAsk(tenant, endpoints, deliveries);
+        return { title: TEXT.erase(tenant), text, verb: TEXT.eraseVerb, word: tenant };
+      }}
+      run={async () => {
+        const { endpoints, deliveries, isComplete } = await erase(false);
+        onDone();
+        return isComplete ? TEXT.erased(endpoints, deliveries) : TEXT.erasedPartly;
+      }}
+    />
+  );
+}
+
 /** What a filter selects, in words. */
 function describe({ status, ...filter }: Readonly<Record<string, string>>): string {
   const state = STRINGS.status[status === 'delivered' ? 'delivered' : 'dead'];
@@ -230,8 +258,7 @@ function DeliveryTable({
         { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
         {
           name: TEXT.next,
-          cell: ({ nextAttemptAt }) =>
-            nextAttemptAt === undefined ? '' : <Time at={nextAttemptAt} />,
+          cell: (row) => <NextAttempt of={row} />,
         },
       ]}
     />
@@ -247,6 +274,11 @@ export function StatusPill({ of: { status } }: { of: DeliveryRow }): JSX.Element
   return <Pill tone={TONES[status]}>{STRINGS.status[status]}</Pill>;
 }
 
+/** When it is attempted next; unknown while it waits for another one of its key. */
+export function NextAttempt({ of: { nextAttemptAt, keyState } }: { of: DeliveryRow }) {
+  return nextAttemptAt === undefined || keyState === 'waiting' ? null : <Time at={nextAttemptAt} />;
+}
+
 /** Whether a delivery waits for an earlier one of its key, or holds up later ones. */
 export function KeyPill({ of: { keyState } }: { of: DeliveryRow }): JSX.Element | null {
   if (keyState === undefined) return null;
@@ -259,7 +291,7 @@ export function Destination({ row: { endpointId, origin } }: { row: DeliveryRow 
   return endpointId === undefined ? (
     <>{origin}</>
   ) : (
-    <a class="plain-link" href={linkTo('endpoints', endpointId)}>
+    <a class="plain-link" href={linkTo('endpoints', endpointId)} title={endpointId}>
       {endpointId}
     </a>
   );

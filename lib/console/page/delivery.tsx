@@ -2,13 +2,13 @@ import type { JSX } from 'preact';
 import type {
   ConsolePayload,
   ConsoleSession,
+  DeliveryAttempt,
   DeliveryDetails,
-  EndpointRow,
 } from '../console-api.js';
 import { Action } from './action.js';
 import { get } from './api.js';
 import { Content, Copy, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
-import { Destination, KeyPill, Reason, resend, StatusPill } from './deliveries.js';
+import { Destination, KeyPill, NextAttempt, Reason, resend, StatusPill } from './deliveries.js';
 import { duration } from './format.js';
 import { KeyNotice, Skip } from './keys.js';
 import { useLoaded } from './live.js';
@@ -43,15 +43,15 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             <p class="state">
               <StatusPill of={delivery} /> <KeyPill of={delivery} />{' '}
               <Reason code={delivery.failureReason} />
-              {delivery.nextAttemptAt !== undefined && (
+              {delivery.nextAttemptAt !== undefined && delivery.keyState === undefined && (
                 <span>
-                  {TEXT.next} <Time at={delivery.nextAttemptAt} />
+                  {TEXT.next} <NextAttempt of={delivery} />
                 </span>
               )}
             </p>
             <KeyNotice of={delivery} />
             <div class="buttons">
-              {mayResend && (
+              {mayResend && delivery.payloadDropped !== true && (
                 <Action
                   kind="main"
                   label={delivery.status === 'delivered' ? TEXT.redeliver : TEXT.retryNow}
@@ -72,7 +72,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
             </div>
             <DeliveryFacts delivery={delivery} />
             <Attempts of={delivery} />
-            {mayView && <Payload path={`${path}/payload`} />}
+            {mayView && (
+              <Payload path={`${path}/payload`} isDropped={delivery.payloadDropped === true} />
+            )}
           </>
         )}
       </Content>
@@ -85,6 +87,7 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetails }): JSX.Element
     <Facts
       facts={[
         [TEXT.destination, <Destination row={delivery} />],
+        [STRINGS.endpoints.url, delivery.url && <code>{delivery.url}</code>],
         [TEXT.tenant, delivery.tenant],
         [
           TEXT.eventId,
@@ -113,7 +116,8 @@ function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
       ) : (
         <ol class="timeline">
           {attempts.map((made, index) => {
-            const { attempt, at, method, statusCode, durationMs, failureReason, answer } = made;
+            const { attempt, at, method, statusCode, durationMs, failureReason, answer, token } =
+              made;
             const before = attempts[index - 1];
             const waited = before && Date.parse(at) - Date.parse(before.at) - before.durationMs;
             return (
@@ -132,6 +136,7 @@ function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
                   </span>
                 </div>
                 {answer !== undefined && <pre tabIndex={0}>{answer}</pre>}
+                {token !== undefined && <Claims token={token} />}
               </li>
             );
           })}
@@ -141,23 +146,39 @@ function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
   );
 }
 
+/** What the token of an attempt said. */
+function Claims({ token }: { token: NonNullable<DeliveryAttempt['token']> }): JSX.Element {
+  const { alg, kid, jti, txn, event, issuedAt, expiresAt } = token;
+  return (
+    <details>
+      <summary>{TEXT.claims}</summary>
+      <Facts
+        facts={[
+          ['alg', alg],
+          ['kid', kid && <code>{kid}</code>],
+          ['jti', <code>{jti}</code>],
+          ['txn', <code>{txn}</code>],
+          ['iat', <Time at={issuedAt} />],
+          ['exp', <Time at={expiresAt} />],
+          ['webhook.event', event],
+        ]}
+      />
+    </details>
+  );
+}
+
 /** The request as a command, with a variable for its token, which is not stored. */
 async function curlOf(
-  { endpointId, origin, attempts }: DeliveryDetails,
+  { url, origin, attempts, payloadDropped }: DeliveryDetails,
   path: string,
   mayView: boolean,
 ): Promise<string> {
-  const [endpoint, payload] = await Promise.all([
-    endpointId === undefined
-      ? undefined
-      : get<EndpointRow>(`endpoints/${encodeURIComponent(endpointId)}`).catch(() => undefined),
-    mayView ? get<ConsolePayload>(`${path}/payload`) : undefined,
-  ]);
+  const isShown = mayView && payloadDropped !== true;
+  const payload = isShown ? await get<ConsolePayload>(`${path}/payload`) : undefined;
   const method = attempts.at(-1)?.method ?? 'POST';
-  const url = endpoint?.url ?? origin ?? 'https://endpoint.example';
   const parts = [
     method === 'HEAD' ? 'curl --head' : 'curl',
-    quoted(url),
+    quoted(url ?? origin ?? 'https://endpoint.example'),
     '-H "Authorization: Bearer $WEBHOOK_TOKEN"',
     ...(method === 'POST' && payload?.text !== undefined
       ? [

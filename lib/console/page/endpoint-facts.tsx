@@ -1,33 +1,10 @@
 import type { JSX } from 'preact';
-import type { EndpointRow, FormatList } from '../console-api.js';
-import { get } from './api.js';
+import type { EndpointFormatRow, EndpointRow } from '../console-api.js';
 import { Facts, Time } from './components.js';
 import { dateTime, duration } from './format.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.endpoints;
-
-type Format = FormatList['items'][number];
-
-/** Pages of formats that are searched for an endpoint. */
-const MAX_FORMAT_PAGES = 5;
-
-/** How requests to an endpoint are signed, and which it acknowledged; `undefined` if it is not found soon. */
-export async function formatOf(
-  id: string,
-  tenant: string | undefined,
-  signal: AbortSignal,
-): Promise<Format | undefined> {
-  let after: string | undefined;
-  for (let page = 0; page < MAX_FORMAT_PAGES; page++) {
-    const query = { tenant, limit: '100', after };
-    const { items, next } = await get<FormatList>('formats', query, signal);
-    const found = items.find((one) => one.id === id);
-    if (found !== undefined || next === undefined) return found;
-    after = next;
-  }
-  return undefined;
-}
 
 function profileText(profile: unknown): string {
   return Array.isArray(profile) ? profile.join(' + ') : String(profile);
@@ -39,7 +16,7 @@ export function EndpointFacts({
   format,
 }: {
   endpoint: EndpointRow;
-  format: Format | undefined;
+  format: EndpointFormatRow | undefined;
 }): JSX.Element {
   const { health, disabled, keys } = endpoint;
   const { counts, lastSuccessAt } = health;
@@ -54,6 +31,10 @@ export function EndpointFacts({
           // The format says it, with what the publisher has set.
           .filter(([name]) => name !== 'profile')
           .map(([name, value]) => [settingName(name), settingText(name, value)] as const),
+        [
+          TEXT.credentials,
+          endpoint.credentials?.map((kind) => TEXT.credentialKinds[kind]).join(', '),
+        ],
         [
           TEXT.disabled,
           disabled && (
@@ -94,5 +75,6 @@ function settingName(name: string): string {
 function settingText(name: string, value: unknown): string {
   if (name === 'onDead') return TEXT.onDead[value as 'skip' | 'block'];
   if (name === 'timeout') return duration(Number(value));
+  if (name === 'rateLimit') return TEXT.rateLimitOf(value as { perSecond: number; burst?: number });
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

@@ -1,7 +1,13 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import type { ConsoleSession, EndpointRow, EventTypeList } from '../console-api.js';
-import { Dialog, Field, FormDialog } from './action.js';
+import type {
+  ConsoleSession,
+  EndpointPatch,
+  EndpointRow,
+  EventTypeList,
+  NewEndpointRequest,
+} from '../console-api.js';
+import { Dialog, Field, FormDialog, type Values } from './action.js';
 import { get } from './api.js';
 import { Copy } from './components.js';
 import { checkFilter, type FilterCheck } from './filter-check.js';
@@ -12,17 +18,9 @@ const EVERY_EVENT = '**';
 
 type EventType = EventTypeList['items'][number];
 
-/** The fields of an endpoint that a user fills in. */
-export interface EndpointValues {
-  readonly id?: string;
-  readonly url?: string;
-  readonly events: readonly string[];
-  readonly tenant?: string;
-  readonly description?: string;
-  readonly filter?: object;
-  readonly onDead?: string;
-  readonly retry?: object;
-}
+/** The fields of an endpoint that a user fills in; `credentials` is `null` to remove them, and absent to keep them. */
+export type EndpointValues = Omit<NewEndpointRequest, 'credentials'> &
+  Pick<EndpointPatch, 'credentials'>;
 
 /** Adds or edits an endpoint. */
 export function EndpointForm({
@@ -44,9 +42,8 @@ export function EndpointForm({
   const [filter, setFilter] = useState(() => shownFilter(endpoint));
   // Neither of an existing endpoint, nor in the portal.
   const hasIdentity = endpoint === undefined && session.kind === 'console';
-  const { attempts: ownAttempts, ...otherRetry } = (endpoint?.settings['retry'] ?? {}) as {
-    attempts?: number;
-  };
+  const { retry: ownRetry, rateLimit, concurrency, onDead } = endpoint?.settings ?? {};
+  const mayManageSecrets = session.capabilities.includes('manage-secrets');
   const check = checkFilter(filter, types ?? [], events);
   return (
     <FormDialog
@@ -54,14 +51,24 @@ export function EndpointForm({
       verb={TEXT.save}
       disabled={types === undefined || check.problem !== undefined}
       onClose={onClose}
-      run={async ({ attempts, ...values }) => {
+      run={async (values) => {
         if (events.length === 0) throw new Error(TEXT.noEvents);
-        const retry = { ...otherRetry, ...(attempts && { attempts: Number(attempts) }) };
+        const { id, tenant, url = '', description } = values;
+        const retry = { ...ownRetry, attempts: numberOf(values['attempts']) };
+        const perSecond = numberOf(values['perSecond']);
         await onSave({
-          ...values,
+          id,
+          tenant,
+          url,
+          description,
           events,
-          ...(check.filter && { filter: check.filter }),
-          ...(Object.keys(retry).length > 0 && { retry }),
+          filter: check.filter,
+          onDead: values['onDead'] as NewEndpointRequest['onDead'],
+          retry: Object.values(retry).every((one) => one === undefined) ? undefined : retry,
+          concurrency: numberOf(values['concurrency']),
+          rateLimit:
+            perSecond === undefined ? undefined : { perSecond, burst: numberOf(values['burst']) },
+          credentials: mayManageSecrets ? credentialsOf(values) : undefined,
         });
         return TEXT.saved;
       }}
@@ -95,7 +102,7 @@ export function EndpointForm({
       <Field label={TEXT.settings.onDead}>
         <select name="onDead">
           {Object.entries(TEXT.onDead).map(([value, label]) => (
-            <option value={value} key={value} selected={value === endpoint?.settings['onDead']}>
+            <option value={value} key={value} selected={value === onDead}>
               {label}
             </option>
           ))}
@@ -103,11 +110,129 @@ export function EndpointForm({
       </Field>
       {session.kind === 'console' && (
         <Field label={TEXT.attempts} hint={TEXT.attemptsHint}>
-          <input name="attempts" type="number" min="1" max="100" defaultValue={ownAttempts ?? ''} />
+          <NumberInput name="attempts" min={1} max={100} value={ownRetry?.attempts} />
         </Field>
       )}
+      <details open={[concurrency, rateLimit, endpoint?.credentials].some(Boolean)}>
+        <summary>{mayManageSecrets ? TEXT.limitsAndCredentials : TEXT.limits}</summary>
+        <Field label={TEXT.concurrency} hint={TEXT.unlimited}>
+          <NumberInput name="concurrency" min={1} max={1_000} value={concurrency} />
+        </Field>
+        <div class="pair">
+          <Field label={TEXT.perSecond} hint={TEXT.unlimited}>
+            <NumberInput
+              name="perSecond"
+              min={0}
+              max={10_000}
+              step="any"
+              value={rateLimit?.perSecond}
+            />
+          </Field>
+          <Field label={TEXT.burst}>
+            <NumberInput name="burst" min={1} max={10_000} value={rateLimit?.burst} />
+          </Field>
+        </div>
+        {mayManageSecrets && <Credentials set={endpoint?.credentials} />}
+      </details>
     </FormDialog>
   );
+}
+
+function numberOf(value: string | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value);
+}
+
+function NumberInput({
+  value = '',
+  step = '1',
+  ...attributes
+}: {
+  name: string;
+  min: number;
+  max: number;
+  step?: string;
+  value: number | undefined | '';
+}): JSX.Element {
+  return <input type="number" step={step} defaultValue={value} {...attributes} />;
+}
+
+const KINDS = ['headers', 'oauth2', 'certificate'] as const;
+
+/** What requests authenticate with besides the signature. It is never shown, so it is kept, removed or replaced. */
+function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.Element {
+  const [kind, setKind] = useState<string>('');
+  const isSet = set.length > 0;
+  return (
+    <fieldset class="whole">
+      <legend>{TEXT.credentials}</legend>
+      <Field
+        label={TEXT.credentialsOf}
+        hint={isSet ? TEXT.credentialsSet(set.map((one) => TEXT.credentialKinds[one])) : undefined}
+      >
+        <select name="credentials" onChange={({ currentTarget }) => setKind(currentTarget.value)}>
+          <option value="">{isSet ? TEXT.credentialsKeep : TEXT.credentialsNone}</option>
+          {KINDS.map((one) => (
+            <option value={one} key={one}>
+              {TEXT.credentialKinds[one]}
+            </option>
+          ))}
+          {isSet && <option value="remove">{TEXT.credentialsRemove}</option>}
+        </select>
+      </Field>
+      {kind === 'headers' && (
+        <Field label={TEXT.secretHeaders} hint={TEXT.secretHeadersHint}>
+          <textarea name="headers" rows={2} required spellcheck={false} autocomplete="off" />
+        </Field>
+      )}
+      {kind === 'oauth2' &&
+        (['tokenUrl', 'clientId', 'clientSecret', 'scope', 'header'] as const).map((name) => (
+          <Field label={TEXT.oauth2[name]} key={name}>
+            {name === 'clientSecret' ? (
+              <input name={name} type="password" required autocomplete="off" />
+            ) : (
+              <input name={name} required={name !== 'scope' && name !== 'header'} />
+            )}
+          </Field>
+        ))}
+      {kind === 'certificate' && (
+        <>
+          {(['cert', 'key'] as const).map((name) => (
+            <Field label={TEXT.certificate[name]} hint="PEM" key={name}>
+              <textarea name={name} rows={3} required spellcheck={false} autocomplete="off" />
+            </Field>
+          ))}
+          <Field label={TEXT.certificate.passphrase}>
+            <input name="passphrase" type="password" autocomplete="off" />
+          </Field>
+        </>
+      )}
+    </fieldset>
+  );
+}
+
+/** `undefined` keeps them, `null` removes them. */
+function credentialsOf(values: Values): EndpointValues['credentials'] {
+  const { cert = '', key = '', passphrase, headers = '' } = values;
+  switch (values['credentials']) {
+    case 'headers':
+      return { headers: Object.fromEntries(headers.split('\n').map(headerOf)) };
+    case 'oauth2': {
+      const { tokenUrl = '', clientId = '', clientSecret = '', scope, header } = values;
+      return { oauth2: { tokenUrl, clientId, clientSecret, scope, header } };
+    }
+    case 'certificate':
+      return { certificate: { cert, key, passphrase } };
+    case 'remove':
+      return null;
+    default:
+      return undefined;
+  }
+}
+
+/** `Name: value` */
+function headerOf(line: string): [name: string, value: string] {
+  const [name = '', ...rest] = line.split(':');
+  return [name.trim(), rest.join(':').trim()];
 }
 
 /** The defined events; `undefined` until they are loaded. Without them, the form has names and patterns only. */
@@ -124,7 +249,7 @@ function useEventTypes({ features }: ConsoleSession): readonly EventType[] | und
 }
 
 function shownFilter(endpoint: EndpointRow | undefined): string {
-  const filter = endpoint?.settings['filter'];
+  const filter = endpoint?.settings.filter;
   return filter === undefined ? '' : JSON.stringify(filter, undefined, 2);
 }
 

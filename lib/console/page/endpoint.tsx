@@ -3,17 +3,19 @@ import { useState } from 'preact/hooks';
 import type {
   ConsoleSession,
   ConsoleStats,
+  EndpointFormatRow,
   EndpointRow,
+  LinkAnswer,
   RecoveryAnswer,
   RotatedKeyAnswer,
   TestEventAnswer,
   TestEventRequest,
 } from '../console-api.js';
-import { Action, Field } from './action.js';
+import { Action, Dialog, Field } from './action.js';
 import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
-import { Content, Empty, Panel, Pill, Title } from './components.js';
-import { EndpointFacts, formatOf } from './endpoint-facts.js';
+import { Content, Copy, Empty, Panel, Pill, Title } from './components.js';
+import { EndpointFacts } from './endpoint-facts.js';
 import { EndpointForm, Secret } from './endpoint-form.js';
 import { duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
@@ -41,9 +43,8 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
   );
   const blocked = useBlockedKeys(id);
   const recovery = useRecovery(path);
-  const tenant = loaded.data?.tenant;
-  const format = useLoaded(`format ${id} ${tenant}`, ['endpoints'], (signal) =>
-    formatOf(id, tenant, signal),
+  const format = useLoaded(`format ${id}`, ['endpoints'], (signal) =>
+    get<EndpointFormatRow>(`${path}/format`, undefined, signal),
   );
   const blockedCount = blocked.data?.items.length ?? 0;
   return (
@@ -117,8 +118,9 @@ function EndpointActions({
   onChange: () => void;
 }): JSX.Element {
   const { capabilities } = session;
-  const { id, disabled, pausedAt, source, health } = endpoint;
+  const { id, tenant, disabled, pausedAt, source, health } = endpoint;
   const [isEditing, setIsEditing] = useState(false);
+  const [link, setLink] = useState<string>();
   const [secret, setSecret] = useState<string>();
   const mayManage = capabilities.includes('manage-endpoints');
   const isManaged = source === 'store';
@@ -169,6 +171,23 @@ function EndpointActions({
         recovery.data?.recovery?.status !== 'running' && (
           <Recover path={path} onStart={recovery.reload} />
         )}
+      {tenant !== undefined && session.features.portal && capabilities.includes('share') && (
+        <Action
+          label={TEXT.share}
+          ask={{
+            title: TEXT.share,
+            text: TEXT.shareAsk(tenant),
+            verb: TEXT.shareVerb,
+            fields: <LinkFields capabilities={capabilities} />,
+          }}
+          run={async ({ expiresIn, ...chosen }) => {
+            const body = { expiresIn, capabilities: ['view', ...Object.values(chosen)] };
+            const path = `tenants/${encodeURIComponent(tenant)}/link`;
+            setLink((await act<LinkAnswer>('POST', path, body)).url);
+            return undefined;
+          }}
+        />
+      )}
       {isManaged && mayManage && (
         <Action
           kind="danger"
@@ -187,27 +206,61 @@ function EndpointActions({
           endpoint={endpoint}
           session={session}
           onClose={() => setIsEditing(false)}
-          onSave={async ({
-            description = null,
-            filter = null,
-            onDead = null,
-            retry,
-            ...values
-          }) => {
-            await act('PATCH', path, {
-              ...values,
-              description,
-              filter,
-              onDead,
-              // Operators set it.
-              ...(session.kind === 'console' && { retry: retry ?? null }),
-            });
+          onSave={async ({ id: _id, tenant: _tenant, ...values }) => {
+            const { description = null, filter = null, onDead = null } = values;
+            const { concurrency = null, rateLimit = null, retry = null } = values;
+            const patch = { ...values, description, filter, onDead, concurrency, rateLimit };
+            // Operators set it.
+            await act('PATCH', path, session.kind === 'console' ? { ...patch, retry } : patch);
             onChange();
           }}
         />
       )}
       {secret !== undefined && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
+      {link !== undefined && (
+        <Dialog title={TEXT.share} onClose={() => setLink(undefined)}>
+          <p>{TEXT.shareNote}</p>
+          <pre tabIndex={0}>{link}</pre>
+          <div class="buttons">
+            <Copy text={link} />
+            <button type="button" class="main" onClick={() => setLink(undefined)}>
+              {STRINGS.close}
+            </button>
+          </div>
+        </Dialog>
+      )}
     </div>
+  );
+}
+
+/** How long a link to the portal can be opened, and what it allows besides viewing. */
+function LinkFields({ capabilities }: Pick<ConsoleSession, 'capabilities'>): JSX.Element {
+  return (
+    <>
+      <Field label={TEXT.shareFor}>
+        <select name="expiresIn">
+          {Object.entries(TEXT.shareTimes).map(([value, label]) => (
+            <option value={value} key={value}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </Field>
+      <fieldset>
+        <legend>{TEXT.shareMay}</legend>
+        {Object.entries(TEXT.shareCapabilities).map(([value, label]) => (
+          <label class="option" key={value}>
+            <input
+              type="checkbox"
+              name={value}
+              value={value}
+              disabled={!capabilities.some((one) => one === value)}
+            />
+            <span>{label}</span>
+          </label>
+        ))}
+      </fieldset>
+    </>
   );
 }
 

@@ -10,8 +10,15 @@ import { STRINGS } from './strings.js';
 const TEXT = STRINGS.payload;
 
 /** A payload, loaded when the user asks for it. */
-export function Payload({ path }: { path: string }): JSX.Element {
+export function Payload({ path, isDropped }: { path: string; isDropped?: boolean }): JSX.Element {
   const [payload, setPayload] = useState<ConsolePayload>();
+  if (isDropped === true) {
+    return (
+      <Panel title={TEXT.title}>
+        <p class="muted">{TEXT.dropped}</p>
+      </Panel>
+    );
+  }
   const shown = payload && (payload.text ?? payload.base64 ?? '');
   return (
     <Panel title={TEXT.title} aside={shown !== undefined && <Copy text={shown} />}>

@@ -277,6 +277,35 @@ function activityTable(schema: string): readonly string[] {
   ];
 }
 
+/** What the token of each attempt said, as a JSON list: the facts that its delivery does not have. */
+function attemptSigned(schema: string): readonly string[] {
+  return [`ALTER TABLE ${schema}.attempt ADD COLUMN signed text;`];
+}
+
+/**
+ * What is needed to delete by other criteria than the age of a delivery.
+ *
+ * - `subject`: an event may have to be deleted because of whom it is about.
+ * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
+ * - `delivery_retention` has a row for each queue that drops payloads: until when they are dropped, by the time of the delivery. Whoever
+ *   locks the row drops the next ones, so that nothing is read twice and no index is needed.
+ * - `used_at`: when a key got its last number, and when a lane started its last delivery behind a limit.
+ */
+function deliveryRetention(schema: string): readonly string[] {
+  const delivery = `${schema}.delivery`;
+  return [
+    `ALTER TABLE ${delivery} ADD COLUMN payload_dropped boolean NOT NULL DEFAULT false, ADD COLUMN subject text COLLATE "C";`,
+    `UPDATE ${delivery} SET subject = details ->> 'subject' WHERE details ->> 'subject' IS NOT NULL;`,
+    `CREATE INDEX delivery_subject ON ${delivery} (subject, created_at, id) WHERE subject IS NOT NULL;`,
+    `ALTER TABLE ${schema}.delivery_key ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
+    `ALTER TABLE ${schema}.delivery_limit ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
+    `CREATE TABLE ${schema}.delivery_retention (
+  queue text COLLATE "C" PRIMARY KEY,
+  payloads_until timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);`,
+  ];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -291,5 +320,8 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 7, name: 'activity', statements: activityTable(schema) },
     // An older version would not count what it delivers.
     { version: 8, name: 'count', statements: deliveryCounts(schema), breaking: true },
+    { version: 9, name: 'signed', statements: attemptSigned(schema) },
+    // An older version would send an event again without its data.
+    { version: 10, name: 'retention', statements: deliveryRetention(schema), breaking: true },
   ];
 }

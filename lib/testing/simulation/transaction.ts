@@ -12,19 +12,24 @@ export class Transaction {
   /** Resolves when it ends. */
   readonly ended: Promise<void>;
   private readonly commitListeners: Listener[] = [];
+  private readonly rollBackListeners: Listener[] = [];
   private readonly endListeners: Listener[] = [];
 
   constructor(readonly process: SimulatedProcess) {
     this.ended = new Promise((resolve) => this.onEnd(resolve));
   }
 
-  /** Whether a commit changes anything. */
+  /** Whether its end changes anything. */
   get hasWork(): boolean {
-    return this.commitListeners.length > 0;
+    return this.commitListeners.length + this.rollBackListeners.length > 0;
   }
 
   onCommit(listener: Listener): void {
     this.commitListeners.push(listener);
+  }
+
+  onRollBack(listener: Listener): void {
+    this.rollBackListeners.push(listener);
   }
 
   /** Listens for the end, however it ends. */
@@ -35,11 +40,11 @@ export class Transaction {
   /** @throws if it has ended otherwise before */
   commit(): void {
     if (this.state !== 'open') throw new Error('the transaction was rolled back');
-    this.end('committed', [...this.commitListeners, ...this.endListeners]);
+    this.end('committed', this.commitListeners);
   }
 
   rollBack(): void {
-    if (this.state === 'open') this.end('rolled back', this.endListeners);
+    if (this.state === 'open') this.end('rolled back', this.rollBackListeners);
   }
 
   /** Rolls back once its client is gone, as a server does. */
@@ -51,6 +56,6 @@ export class Transaction {
 
   private end(state: 'committed' | 'rolled back', listeners: readonly Listener[]): void {
     this.state = state;
-    for (const listener of listeners) listener();
+    for (const listener of [...listeners, ...this.endListeners]) listener();
   }
 }
