@@ -63,7 +63,6 @@ export { WebhookDeliveries } from './deliveries/webhook.deliveries.js';
 export type {
   WebhookDeliveryView,
   WebhookDeliveryDetails,
-  AttemptToken,
   WebhookAttemptView,
   WebhookDeliveryPayload,
   WebhookDeliveryPage,

@@ -36,7 +36,7 @@ type RepeatedKind = 'refused' | 'duplicate';
 /**
  * Writes the inbox in the background, in batches. It never delays an answer: what the store does not take in time is dropped and
  * counted, headers and payloads first. Refused requests and duplicates have a share of their own each, so that a flood of them
- * displaces nothing and costs little. It also has the store delete expired entries.
+ * displaces nothing and costs little.
  */
 export class InboxWriter {
   private accepted: PendingInboxEntry[] = [];
@@ -53,15 +53,18 @@ export class InboxWriter {
   private retryAt = 0;
   private failed = false;
   private droppedEntries = 0;
-  private readonly stopExpiry: CancelWake;
+  private stopExpiry: CancelWake = () => {};
 
   /** @param onFailure - called for the first failure of an outage */
   constructor(
     private readonly store: InboxStore,
     private readonly clock: WebhookClock,
     private readonly onFailure: (error: unknown) => void,
-  ) {
-    // A failure is made up for by the next round, or by another process.
+  ) {}
+
+  /** Has the store delete expired entries from now on. A failure is made up for by the next round, or by another process. */
+  start(): void {
+    const { store, clock } = this;
     this.stopExpiry = repeat(clock, EXPIRY_INTERVAL, async () => store.deleteExpired(clock.now()));
   }
 

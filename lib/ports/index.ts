@@ -27,7 +27,6 @@ export type {
   OutgoingDelivery,
   ReceivedDelivery,
   FailureReason,
-  SignedFacts,
 } from '../queue/webhook-delivery.js';
 
 // Endpoint store

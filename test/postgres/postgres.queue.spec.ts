@@ -8,7 +8,7 @@ import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js'
 import { DELETED_AT_ONCE } from '../../lib/postgres/delivery-statements.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
-import type { OutgoingDelivery } from '../../lib/queue/webhook-delivery.js';
+import type { OutgoingDelivery } from 'nestjs-webhook-token/ports';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';

@@ -1,5 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { Inject, Injectable, Logger, type OnApplicationShutdown } from '@nestjs/common';
+import {
+  Inject,
+  Injectable,
+  Logger,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+} from '@nestjs/common';
 import { waitUntil } from '../../clock/webhook-clock.js';
 import { errorName, isWebhookError } from '../../errors/webhook.error.js';
 import { explainRequest } from '../../explain/explain-request.js';
@@ -31,7 +37,7 @@ const FAILURES: ReadonlySet<string> = new Set([
 
 /** Turns answered requests into entries of the inbox. Reading a token or a payload is left to the background. */
 @Injectable()
-export class InboxRecorder implements OnApplicationShutdown {
+export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly logger = new Logger('WebhookReceiver');
   /** `undefined` if nothing is recorded. */
   readonly writer: InboxWriter | undefined;
@@ -49,6 +55,10 @@ export class InboxRecorder implements OnApplicationShutdown {
     reporter?.observers.add((answered) => this.answered(answered));
     this.writer =
       inbox && new InboxWriter(inbox.store, inbox.clock, (error) => this.logOutage(error));
+  }
+
+  onApplicationBootstrap(): void {
+    this.writer?.start();
   }
 
   /** Records how a request was answered. Never throws. */
