@@ -4,7 +4,7 @@ import { Test } from '@nestjs/testing';
 import { describe, expect, it } from '@jest/globals';
 import { WebhookPublisher } from 'nestjs-webhook-token';
 import { PostgresQueue, PostgresReplayStore } from 'nestjs-webhook-token/postgres';
-import { type SimulationReport, simulateWebhooks } from 'nestjs-webhook-token/testing';
+import { simulateWebhooks } from 'nestjs-webhook-token/testing';
 import { Pool } from 'pg';
 import { orders } from './shop/orders.table.js';
 import { OrdersService } from './shop/orders.service.js';
@@ -69,7 +69,7 @@ class Transaction {
 /** @param place - places an order; a customer whose order has no answer places another one */
 async function simulateSample(
   place: (app: INestApplicationContext) => Promise<unknown>,
-): Promise<SimulationReport> {
+): ReturnType<typeof simulateWebhooks> {
   process.env['SHOP_ISSUER'] = 'https://shop.example';
   process.env['SHOP_SECRET'] = 'a-secret-for-tests-of-32-bytes-min!';
   // Never connected: the simulation replaces what uses it.
