@@ -288,7 +288,7 @@ export class ConsoleService {
 
   private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
     const { capabilities = ['view'], expiresIn } = readBody(body, TENANT_LINK);
-    // Nobody passes on more than it may do.
+    // An operator cannot pass on a capability that it lacks.
     requireCapabilities(access, capabilities);
     if (this.options.portal === undefined) {
       throw new ConsoleError('unavailable', 'There is no portal: set the option "portal".');

@@ -181,7 +181,7 @@ export const STRINGS = {
     eraseVerb: 'Erase for good',
     eraseNothing: 'There is nothing to erase.',
     eraseAsk: (tenant: string, endpoints: number, count: number) =>
-      `Deleted for good: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, and ${deliveries(count)} with payloads and attempts. What waits is not sent any more. Type ${tenant} to confirm.`,
+      `Permanently deleted: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, and ${deliveries(count)} with payloads and attempts. Pending deliveries are not sent. Type ${tenant} to confirm.`,
     erased: (endpoints: number, count: number) =>
       `Erased: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, ${deliveries(count)}.`,
     erasedPartly: 'Some deliveries are being attempted: erase again in a minute.',
@@ -385,7 +385,7 @@ export const STRINGS = {
     overlap: 'Keep the old key for',
     overlaps: { '24h': '24 hours', '1h': '1 hour', '0s': 'no time: it leaked' },
     share: 'Portal link',
-    shareAsk: (tenant: string) => `Whoever has the link sees the webhooks of ${tenant}.`,
+    shareAsk: (tenant: string) => `Anyone with the link sees the webhooks of ${tenant}.`,
     shareVerb: 'Create link',
     shareFor: 'It can be opened for',
     shareTimes: { '15m': '15 minutes', '1h': '1 hour', '24h': '24 hours' },
