@@ -28,8 +28,14 @@ async function chaos(
     process.execPath,
     [
       SCRIPT,
-      ...['--quick', '--json', '--seconds', String(seconds)],
-      ...['--engine', engine, '--replay', replay],
+      '--quick',
+      '--json',
+      '--seconds',
+      String(seconds),
+      '--engine',
+      engine,
+      '--replay',
+      replay,
     ],
     { env: { ...process.env, ...env } },
   );
