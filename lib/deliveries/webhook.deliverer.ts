@@ -288,7 +288,9 @@ function recordedAttempt(
   if (outcome.type === 'defer') return undefined;
   const { attempt, durationMs, method, statusCode } = result;
   const reason = result.verdict === 'acknowledged' ? undefined : result.reason;
-  const signed = receipt && signedFacts(receipt());
+  // A failure has its receipt already.
+  const made = result.receipt ?? receipt?.();
+  const signed = made && signedFacts(made);
   return { attempt, at, durationMs, method, statusCode, reason, answer, signed };
 }
 

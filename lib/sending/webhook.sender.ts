@@ -170,10 +170,9 @@ export class WebhookSender {
     exchange: Exchange,
     compose: ComposeRequest,
   ): Promise<ReceiverAnswer | NoAnswer> {
-    const { context, endpoint } = exchange;
+    const { context } = exchange;
     for (;;) {
       const own = await this.credentialsOf(exchange);
-      this.log.recovered(`credentials of ${endpoint.label}`);
       exchange.credentials.push(...Object.values(own.headers));
       const composed = await compose({ ...context, credentials: own.headers });
       this.log.recovered('signing');
@@ -224,6 +223,7 @@ export class WebhookSender {
     }
     const { certificate, oauth2 } = credentials;
     const accessToken = oauth2 && (await this.tokens.get(oauth2, signal, refusedToken));
+    this.log.recovered(`credentials of ${endpoint.label}`);
     const headers = credentialHeaders(credentials, accessToken);
     return { headers, certificate, ...(accessToken !== undefined && { accessToken }) };
   }
