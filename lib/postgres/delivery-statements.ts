@@ -4,7 +4,7 @@ import {
   type DeliveryFilter,
   type DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
-import type { DeliveryStatus } from '../queue/webhook-delivery.js';
+import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
 import { LimitStatements } from './limit-statements.js';
 import { KEPT_UNUSED } from '../queue/key-order.js';
 import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
@@ -669,12 +669,12 @@ function skew(nowParameter: string, ownParameter: string): string {
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
-/** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
-const KEY_CONDITIONS = {
+const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
   waiting: `status = 'pending' AND holds_key AND held`,
   blocking: `status = 'dead' AND holds_key`,
-} as const;
+};
 
+/** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
 function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
     filter;
