@@ -171,6 +171,11 @@ describeInBrowser('tasks in the console', () => {
     const button = (name: string): Locator => page.getByRole('button', { name }).first();
     const inDialog = (name: string): Locator =>
       page.getByRole('dialog').getByRole('button', { name });
+    const openEndpoint = async (id: string): Promise<void> => {
+      await open('#/overview');
+      await click(section('Endpoints'));
+      await click(rowOf(id));
+    };
     const miss = async (event: string): Promise<void> => {
       partner.status = 500;
       partner.answer = 'out of stock';
@@ -239,9 +244,7 @@ describeInBrowser('tasks in the console', () => {
     });
 
     it('disable an endpoint', async () => {
-      await open('#/overview');
-      await click(section('Endpoints'));
-      await click(rowOf('working'));
+      await openEndpoint('working');
       await click(button('Disable'));
       await click(inDialog('Disable'));
       await page.locator('.state').getByText('Disabled').waitFor();
@@ -250,9 +253,7 @@ describeInBrowser('tasks in the console', () => {
     });
 
     it('enable it again', async () => {
-      await open('#/overview');
-      await click(section('Endpoints'));
-      await click(rowOf('working'));
+      await openEndpoint('working');
       await click(button('Enable'));
       await page.getByRole('status').getByText('Endpoint enabled.').waitFor();
 
@@ -260,9 +261,7 @@ describeInBrowser('tasks in the console', () => {
     });
 
     it('rotate a key with an overlap', async () => {
-      await open('#/overview');
-      await click(section('Endpoints'));
-      await click(rowOf('working'));
+      await openEndpoint('working');
       await click(button('Rotate key'));
       await click(inDialog('Rotate key'));
       await page.getByRole('dialog', { name: 'Secret' }).waitFor();
@@ -299,9 +298,7 @@ describeInBrowser('tasks in the console', () => {
     });
 
     it('hand a partner a link', async () => {
-      await open('#/overview');
-      await click(section('Endpoints'));
-      await click(rowOf('working'));
+      await openEndpoint('working');
       await click(button('Portal link'));
       await click(inDialog('Create link'));
       const link = new URL((await page.locator('dialog pre').textContent())!);

@@ -218,6 +218,33 @@ export function Field({
   );
 }
 
+/** A labelled choice of one value. */
+export function Choice({
+  label,
+  name,
+  options,
+  selected,
+}: {
+  label: string;
+  name: string;
+  /** By value: its label. */
+  options: Readonly<Record<string, string>>;
+  /** Default: the first. */
+  selected?: string | undefined;
+}): JSX.Element {
+  return (
+    <Field label={label}>
+      <select name={name}>
+        {Object.entries(options).map(([value, text]) => (
+          <option value={value} key={value} selected={value === selected}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </Field>
+  );
+}
+
 function valuesOf(form: HTMLFormElement): Values {
   return Object.fromEntries(
     [...new FormData(form)].flatMap(([name, value]) =>

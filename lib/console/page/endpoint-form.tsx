@@ -7,7 +7,7 @@ import type {
   EventTypeList,
   NewEndpointRequest,
 } from '../console-api.js';
-import { Dialog, Field, FormDialog, type Values } from './action.js';
+import { Choice, Dialog, Field, FormDialog, type Values } from './action.js';
 import { get } from './api.js';
 import { Copy } from './components.js';
 import { checkFilter, type FilterCheck } from './filter-check.js';
@@ -99,15 +99,7 @@ export function EndpointForm({
         />
       </Field>
       <FilterResult check={check} />
-      <Field label={TEXT.settings.onDead}>
-        <select name="onDead">
-          {Object.entries(TEXT.onDead).map(([value, label]) => (
-            <option value={value} key={value} selected={value === onDead}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </Field>
+      <Choice label={TEXT.settings.onDead} name="onDead" options={TEXT.onDead} selected={onDead} />
       {session.kind === 'console' && (
         <Field label={TEXT.attempts} hint={TEXT.attemptsHint}>
           <NumberInput name="attempts" min={1} max={100} value={ownRetry?.attempts} />

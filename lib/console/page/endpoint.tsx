@@ -11,7 +11,7 @@ import type {
   TestEventAnswer,
   TestEventRequest,
 } from '../console-api.js';
-import { Action, Dialog, Field } from './action.js';
+import { Action, Choice, Dialog } from './action.js';
 import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
 import { Content, Copy, Empty, Panel, Pill, Title } from './components.js';
@@ -157,7 +157,12 @@ function EndpointActions({
       {isManaged && capabilities.includes('manage-secrets') && (
         <Action
           label={TEXT.rotate}
-          ask={{ title: TEXT.rotate, text: TEXT.rotateAsk, verb: TEXT.rotate, fields: <Overlap /> }}
+          ask={{
+            title: TEXT.rotate,
+            text: TEXT.rotateAsk,
+            verb: TEXT.rotate,
+            fields: <Choice label={TEXT.overlap} name="overlap" options={TEXT.overlaps} />,
+          }}
           run={async (body) => {
             const rotated = await act<RotatedKeyAnswer>('POST', `${path}/rotate-key`, body);
             setSecret(rotated.secret);
@@ -237,15 +242,7 @@ function EndpointActions({
 function LinkFields({ capabilities }: Pick<ConsoleSession, 'capabilities'>): JSX.Element {
   return (
     <>
-      <Field label={TEXT.shareFor}>
-        <select name="expiresIn">
-          {Object.entries(TEXT.shareTimes).map(([value, label]) => (
-            <option value={value} key={value}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </Field>
+      <Choice label={TEXT.shareFor} name="expiresIn" options={TEXT.shareTimes} />
       <fieldset>
         <legend>{TEXT.shareMay}</legend>
         {Object.entries(TEXT.shareCapabilities).map(([value, label]) => (
@@ -261,20 +258,6 @@ function LinkFields({ capabilities }: Pick<ConsoleSession, 'capabilities'>): JSX
         ))}
       </fieldset>
     </>
-  );
-}
-
-function Overlap(): JSX.Element {
-  return (
-    <Field label={TEXT.overlap}>
-      <select name="overlap">
-        {Object.entries(TEXT.overlaps).map(([value, label]) => (
-          <option value={value} key={value}>
-            {label}
-          </option>
-        ))}
-      </select>
-    </Field>
   );
 }
 
