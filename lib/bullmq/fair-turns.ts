@@ -84,7 +84,7 @@ export class FairTurns {
     await this.used.add([[lane, turn]]);
   }
 
-  /** Whether a turn is over. A job that waits again needs a new one, or it would go before those of other lanes. */
+  /** Whether a turn has passed. A job that waits again then needs a new one, or it would start before those of other lanes. */
   isOver(turn: number): boolean {
     return turn <= this.now;
   }

@@ -98,8 +98,8 @@ export function turnOf(
 }
 
 /**
- * The order of the deliveries with an ordering key. A job that is not the first of its key is put off; whoever ends the turn of the
- * first one wakes the next.
+ * The order of the deliveries with an ordering key. A job that is not the first of its key is put off; the process that ends
+ * the turn of the first one wakes the next.
  *
  * A process may die between the end of a job and that of its turn. Such turns stay open, and {@link longOpen} returns them.
  */

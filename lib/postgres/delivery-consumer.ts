@@ -58,7 +58,7 @@ interface DeliveryConsumerParts {
   readonly channel: string;
 }
 
-/** Attempts the due deliveries of a queue, from its construction on, and deletes those past their retention. */
+/** Attempts the due deliveries of a queue, and deletes those past their retention. It starts when it is constructed. */
 export class DeliveryConsumer {
   private readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;

@@ -117,7 +117,7 @@ export interface EventPoll {
   readonly timeout: number;
 
   /**
-   * What the sender is told of an event.
+   * The outcome of an event, as it is reported to the sender.
    *
    * @param given - as for {@link WebhookScheme.answer}
    * @returns `undefined` if the event stays with the sender, which returns it again

@@ -157,8 +157,8 @@ function inboxTable(schema: string): readonly string[] {
 /**
  * The order of deliveries with an ordering key.
  *
- * - `delivery_key` numbers the deliveries of a key. Whoever records one locks its row until the commit, so that the numbers are in
- *   the order of commits.
+ * - `delivery_key` numbers the deliveries of a key. A transaction that records one locks its row until the commit, so that the
+ *   numbers are in the order of commits.
  * - `holds_key`: later deliveries of the key wait for this one. It is the rule; the index `delivery_turn` answers it.
  * - `held`: an earlier delivery of the key held it when this one was recorded. It keeps a backlog of one key out of the indexes that
  *   claims read, and is cleared when the turn of the delivery comes.
@@ -287,8 +287,8 @@ function attemptSigned(schema: string): readonly string[] {
  *
  * - `subject`: an event may have to be deleted because of whom it is about.
  * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
- * - `delivery_retention` has a row for each queue that drops payloads: until when they are dropped, by the time of the delivery. Whoever
- *   locks the row drops the next ones, so that nothing is read twice and no index is needed.
+ * - `delivery_retention` has a row for each queue that drops payloads: the time until which those of delivered deliveries are
+ *   dropped. The process that locks the row drops the next ones, so that nothing is read twice and no index is needed.
  * - `used_at`: when a key got its last number, and when a lane started its last delivery behind a limit.
  */
 function deliveryRetention(schema: string): readonly string[] {
