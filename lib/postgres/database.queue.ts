@@ -26,10 +26,11 @@ import {
   listedDelivery,
   recordOf,
 } from './delivery-row.js';
-import { DELETED_AT_ONCE, DeliveryStatements, type Query } from './delivery-statements.js';
+import { DeliveryStatements, type Query } from './delivery-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+import { DELETED_AT_ONCE, RetentionStatements } from './retention-statements.js';
 
 /** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
 const TIME_TO_CLOSE = 2_000;
@@ -50,6 +51,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   private readonly connection: QueueDatabase;
   private readonly statements: DeliveryStatements;
+  private readonly retention: RetentionStatements;
   private readonly groups: GroupCommit;
   private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
@@ -68,6 +70,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.channel = `${host.schema}_deliveries`;
     this.connection = new QueueDatabase(host, options);
     this.statements = new DeliveryStatements(host.schema);
+    this.retention = new RetentionStatements(host.schema);
     this.groups = new GroupCommit({
       recordGroup: async (deliveries) => this.commit(deliveries, { waits: false }),
       recordCall: async (deliveries) => this.commit(deliveries, { waits: true }),
@@ -91,11 +94,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     await this.open();
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection: database, statements, options, channel, host } = this;
+    const { connection: database, statements, retention, options, channel, host } = this;
     const { server } = host;
     this.consumer = new DeliveryConsumer({
       database,
       statements,
+      retention,
       options,
       handler,
       server,
@@ -161,15 +165,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    return this.deleteAll(
-      this.statements.prune(this.options.name, before, tenant),
-      DELETED_AT_ONCE,
-    );
+    return this.deleteAll(this.retention.prune(this.options.name, before, tenant), DELETED_AT_ONCE);
   }
 
   override async erase(filter: DeliveryFilter): Promise<number> {
     // Until nothing is left: rows that are being changed are skipped.
-    return this.deleteAll(this.statements.erase(this.options.name, filter), 1);
+    return this.deleteAll(this.retention.erase(this.options.name, filter), 1);
   }
 
   /** @param least - deleted rows of a batch after which another one follows */
@@ -183,7 +184,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       deleted += gone;
       if (gone < least) break;
     }
-    await this.connection.search([this.statements.deleteEmptyCounts, [this.options.name]]);
+    await this.connection.search([this.retention.deleteEmptyCounts, [this.options.name]]);
     return deleted;
   }
 

@@ -22,7 +22,6 @@ import {
 } from './delivery-row.js';
 import {
   type ClaimRequest,
-  DELETED_AT_ONCE,
   MERGED_AT_ONCE,
   type DeliveryStatements,
 } from './delivery-statements.js';
@@ -31,6 +30,7 @@ import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+import { DELETED_AT_ONCE, type RetentionStatements } from './retention-statements.js';
 
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
@@ -50,6 +50,7 @@ const FIRST_LIMIT: readonly string[] = [''];
 interface DeliveryConsumerParts {
   readonly database: QueueDatabase;
   readonly statements: DeliveryStatements;
+  readonly retention: RetentionStatements;
   readonly options: ResolvedDatabaseQueueOptions;
   readonly handler: DeliveryHandler;
   /** The server, for messages. */
@@ -312,37 +313,37 @@ export class DeliveryConsumer {
 
   /** @returns milliseconds until the next batch */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
-    const { database, statements, options } = this.parts;
+    const { database, retention, options } = this.parts;
     return this.inBatches(async () => {
-      const query = statements[which](options.name, keep, database.now);
+      const query = retention[which](options.name, keep, database.now);
       const [row] = await database.queryInIndexOrder(...query);
       const gone = Number(row!['gone']);
       const isLast = gone > 0 && gone < DELETED_AT_ONCE;
-      if (isLast) await database.query(statements.deleteEmptyCounts, [options.name]);
+      if (isLast) await database.query(retention.deleteEmptyCounts, [options.name]);
       return gone;
     });
   }
 
   /** @returns milliseconds until the next batch */
   private async dropPayloads(keep: number): Promise<number> {
-    const { database, statements, options } = this.parts;
+    const { database, retention, options } = this.parts;
     return this.inBatches(async () => {
       const values = [options.name, database.now, keep];
-      const [row] = await database.queryInIndexOrder(statements.dropPayloads, values);
+      const [row] = await database.queryInIndexOrder(retention.dropPayloads, values);
       return Number(row!['seen']);
     });
   }
 
   /** Looks for unused keys and limits in the next page of each, and starts again after the last page. */
   private async deleteUnused(): Promise<void> {
-    const { statements } = this.parts;
+    const { retention } = this.parts;
     this.keysUntil = await this.deleteUnusedOf(
-      statements.deleteUnusedKeys,
+      retention.deleteUnusedKeys,
       this.keysUntil,
       FIRST_KEY,
     );
     this.limitsUntil = await this.deleteUnusedOf(
-      statements.deleteUnusedLimits,
+      retention.deleteUnusedLimits,
       this.limitsUntil,
       FIRST_LIMIT,
     );

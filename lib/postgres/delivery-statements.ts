@@ -6,14 +6,10 @@ import {
 } from '../queue/webhook-queue.js';
 import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
 import { LimitStatements } from './limit-statements.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
-import { countedAt, millisecondsOf, timeOf } from './sql-text.js';
+import { countedAt, later, millisecondsOf, now, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
-
-/** Deliveries that one statement deletes. */
-export const DELETED_AT_ONCE = 1_000;
 
 /** Changes of counts that one statement merges. */
 export const MERGED_AT_ONCE = 5_000;
@@ -22,7 +18,7 @@ export const MERGED_AT_ONCE = 5_000;
 const AGREEMENT = 1_000;
 
 /** Whether a delivery is waiting for its due time or due, and not for its key: the condition of the index by lane. */
-const IS_WAITING = `status = 'pending' AND NOT held`;
+export const IS_WAITING = `status = 'pending' AND NOT held`;
 /** The same for the index by due time, which leaves out what may wait for a limit. */
 const IS_UNLIMITED = `${IS_WAITING} AND NOT limited`;
 
@@ -110,29 +106,6 @@ export class DeliveryStatements {
    */
   readonly merge: string;
 
-  /**
-   * `$1` queue, `$2` now, `$3` milliseconds. Drops the payloads of a batch of deliveries that were delivered so long ago, unless another
-   * process is doing so. Returns one row with the number of deliveries that it looked at, which is less than {@link DELETED_AT_ONCE}
-   * for the last batch.
-   */
-  readonly dropPayloads: string;
-
-  /**
-   * `$1` queue, `$2` now, `$3` lane and `$4` ordering key: the last one of the page before, or two empty strings. Deletes those keys of a
-   * page that have not been used for {@link KEPT_UNUSED}. Returns one row with the number of keys that it looked at, which is less than
-   * {@link DELETED_AT_ONCE} for the last page, and the last one of them.
-   */
-  readonly deleteUnusedKeys: string;
-
-  /**
-   * As {@link deleteUnusedKeys}, for the limits of lanes without pending deliveries, without `$4`. A transaction that records one
-   * meanwhile may still see the limits: `LimitStatements.findLanes` finds its lane.
-   */
-  readonly deleteUnusedLimits: string;
-
-  /** `$1` queue. Deletes the counts of what was deleted. */
-  readonly deleteEmptyCounts: string;
-
   /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
   readonly findDueLanes: string;
 
@@ -144,7 +117,6 @@ export class DeliveryStatements {
   private readonly limit: string;
   private readonly count: string;
   private readonly change: string;
-  private readonly retention: string;
   /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
   private readonly leased: string;
 
@@ -156,7 +128,6 @@ export class DeliveryStatements {
     this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
     this.count = `${schema}.delivery_count`;
     this.change = `${schema}.delivery_change`;
-    this.retention = `${schema}.delivery_retention`;
     this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.delivery}
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
@@ -198,7 +169,7 @@ RETURNING id, seq::text AS seq`;
   FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
   RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
 ), counted AS (
-  ${this.counting('changed', 1)}
+  ${counting(this.change, 'changed', 1)}
 ), last AS MATERIALIZED (
   SELECT given.seq FROM given, LATERAL (
     SELECT queue, lane, ordering_key, sequence FROM ${this.delivery} AS delivery WHERE delivery.seq = given.seq OFFSET 0
@@ -234,7 +205,7 @@ ORDER BY started_at, claim`;
     reason = CASE WHEN status <> 'dead' THEN reason END
   WHERE seq = ANY (ARRAY(SELECT seq FROM chosen)) RETURNING id
 ), counted AS (
-  ${this.counting('chosen', -1)}
+  ${counting(this.change, 'chosen', -1)}
 ), notified AS MATERIALIZED (
   SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
 )
@@ -252,32 +223,6 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
     DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
 )
 SELECT count(*)::int AS merged FROM merged`;
-    this.dropPayloads = `WITH known AS (
-  INSERT INTO ${this.retention} (queue) VALUES ($1::text) ON CONFLICT (queue) DO NOTHING
-), turn AS MATERIALIZED (
-  SELECT * FROM ${this.retention} WHERE queue = $1::text FOR NO KEY UPDATE SKIP LOCKED
-), old AS MATERIALIZED (
-  SELECT delivery.* FROM turn, LATERAL (
-    SELECT seq, updated_at FROM ${this.delivery} AS delivery WHERE queue = $1::text AND status = 'delivered'
-      AND updated_at > payloads_until AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
-    ORDER BY updated_at FETCH FIRST ${DELETED_AT_ONCE} ROWS WITH TIES
-  ) AS delivery
-), dropped AS (
-  UPDATE ${this.delivery} SET payload = NULL, payload_dropped = true
-  WHERE seq = ANY (ARRAY(SELECT seq FROM old)) AND payload IS NOT NULL
-), moved AS (
-  UPDATE ${this.retention} SET payloads_until = (SELECT max(updated_at) FROM old)
-  WHERE queue = $1::text AND EXISTS (SELECT FROM old)
-)
-SELECT count(*)::int AS seen FROM old`;
-    this.deleteUnusedKeys = this.deletingUnused(this.key, ['lane', 'ordering_key']);
-    this.deleteUnusedLimits = this.deletingUnused(
-      this.limit,
-      ['lane'],
-      `AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND ${IS_WAITING})
-      AND NOT EXISTS (SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND holds_key)`,
-    );
-    this.deleteEmptyCounts = `DELETE FROM ${this.count} WHERE queue = $1::text AND delivered = 0 AND dead = 0`;
     this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.delivery} AS delivery
   WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
@@ -513,95 +458,6 @@ FROM (
     return (time) =>
       `(${start} + floor(date_part('epoch', ${time} - ${timeOf(start!)}) * 1000 / ${length}) * ${length})`;
   }
-
-  /** Deletes finished deliveries that were recorded before a time; see {@link DeliveryStatements.deleteOldest}. */
-  prune(queue: string, before: number, tenant: string | undefined): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf({ until: before, tenant }, values);
-    return [
-      this.deleteOldest([...conditions, `status <> 'pending'`].join(' AND '), 'created_at, id'),
-      values,
-    ];
-  }
-
-  /** Deletes deliveries in any state; see {@link DeliveryStatements.deleteOldest}. */
-  erase(queue: string, filter: DeliveryFilter): Query {
-    const values: unknown[] = [queue];
-    const condition = conditionsOf(filter, values).join(' AND ');
-    return [this.deleteOldest(condition, 'created_at, id'), values];
-  }
-
-  /** Deletes deliveries that were delivered some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
-  deleteDelivered(queue: string, keep: number, time: number | null): Query {
-    const expired = `updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
-    return [
-      this.deleteOldest(`queue = $1::text AND status = 'delivered' AND ${expired}`, 'updated_at'),
-      [queue, time, keep],
-    ];
-  }
-
-  /** Records that the finished ones of some rows are more, or fewer; {@link merge} adds it to the counts. */
-  private counting(rows: string, change: 1 | -1): string {
-    return `INSERT INTO ${this.change} (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
-SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
-  CASE status WHEN 'dead' THEN ${change} ELSE 0 END
-FROM ${rows} WHERE status <> 'pending'`;
-  }
-
-  /** Deletes dead deliveries that were recorded some milliseconds ago; see {@link DeliveryStatements.deleteOldest}. */
-  deleteDead(queue: string, keep: number, time: number | null): Query {
-    const expired = `created_at <= ${now('$2')} - $3::float8 * interval '1 ms'`;
-    return [
-      this.deleteOldest(
-        `queue = $1::text AND status = 'dead' AND NOT holds_key AND ${expired}`,
-        'created_at, id',
-      ),
-      [queue, time, keep],
-    ];
-  }
-
-  /**
-   * Looks at a page of the rows of a table, and deletes those that were not used for long.
-   *
-   * @param columns - its key in the queue
-   * @param condition - of a row `one`, besides
-   */
-  private deletingUnused(table: string, columns: readonly string[], condition = ''): string {
-    const of = (row: string): string => columns.map((column) => `${row}.${column}`).join(', ');
-    const after = columns.map((_, index) => `$${index + 3}::text`).join(', ');
-    return `WITH page AS MATERIALIZED (
-  SELECT ${of('one')} FROM ${table} AS one
-  WHERE queue = $1::text AND (${of('one')}) > (${after}) ORDER BY ${of('one')} LIMIT ${DELETED_AT_ONCE}
-), unused AS MATERIALIZED (
-  SELECT unused.place FROM page, LATERAL (
-    SELECT one.ctid AS place FROM ${table} AS one WHERE queue = $1::text AND (${of('one')}) = (${of('page')})
-      AND used_at <= ${now('$2')} - ${KEPT_UNUSED}::float8 * interval '1 ms' ${condition}
-    FOR UPDATE SKIP LOCKED
-  ) AS unused
-), gone AS (
-  DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
-)
-SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEFT JOIN (
-  SELECT ${of('page')} FROM page ORDER BY ${columns.map((column) => `${column} DESC`).join(', ')} LIMIT 1
-) AS last ON true`;
-  }
-
-  /**
-   * Deletes a batch with its attempts and returns one row with their number, which is less than {@link DELETED_AT_ONCE} for
-   * the last batch. A locked row is being changed, by a statement that locks rows in another order.
-   */
-  private deleteOldest(condition: string, order: string): string {
-    return `WITH old AS MATERIALIZED (
-  SELECT seq FROM ${this.delivery} WHERE ${condition} ORDER BY ${order} LIMIT ${DELETED_AT_ONCE} FOR UPDATE SKIP LOCKED
-), made AS (
-  DELETE FROM ${this.attempt} WHERE delivery_seq = ANY (ARRAY(SELECT seq FROM old))
-), gone AS (
-  DELETE FROM ${this.delivery} WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status, queue, created_at, endpoint_id, tenant, receiver
-), counted AS (
-  ${this.counting('gone', -1)}
-)
-SELECT count(*)::int AS gone FROM gone`;
-  }
 }
 
 /** The parts of {@link DeliveryStatements.record} that depend on ordering keys. */
@@ -650,16 +506,6 @@ export interface ClaimRequest {
   readonly maxAge?: number | undefined;
 }
 
-/** The time: of the server, or of the clock that the application has set. */
-function now(parameter: string): string {
-  return `coalesce(${timeOf(parameter)}, now())`;
-}
-
-/** As `now`, but not the start of the statement: it may have waited for one that has made the delivery due. */
-function later(parameter: string): string {
-  return `coalesce(${timeOf(parameter)}, clock_timestamp())`;
-}
-
 /**
  * Milliseconds to add to a time of this process so that it is one of the server. Clocks that almost agree are not corrected,
  * so that equal times stay equal.
@@ -669,13 +515,21 @@ function skew(nowParameter: string, ownParameter: string): string {
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
+/** Records that the finished ones of some rows are more, or fewer; {@link DeliveryStatements.merge} adds it to the counts. */
+export function counting(table: string, rows: string, change: 1 | -1): string {
+  return `INSERT INTO ${table} (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
+SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
+  CASE status WHEN 'dead' THEN ${change} ELSE 0 END
+FROM ${rows} WHERE status <> 'pending'`;
+}
+
 const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
   waiting: `status = 'pending' AND holds_key AND held`,
   blocking: `status = 'dead' AND holds_key`,
 };
 
 /** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
-function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
+export function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
   const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
     filter;
   const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [

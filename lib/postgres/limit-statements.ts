@@ -1,5 +1,5 @@
 import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import { later as laterOf, millisecondsOf, now as nowOf } from './sql-text.js';
 
 /** Deliveries that one statement takes out of the index of unlimited ones. */
 export const FLAGGED_AT_ONCE = 1_000;
@@ -53,10 +53,10 @@ export class LimitStatements {
   constructor(schema: string, columns: string, isClaimable: (time: string) => string) {
     const delivery = `${schema}.delivery`;
     const limit = `${schema}.delivery_limit`;
-    const now = `coalesce(${timeOf('$2')}, now())`;
+    const now = nowOf('$2');
     const share = (row: string, time: string): string =>
       `least(1, ${row}.share + greatest(0, ${time} - ${row}.slowed_at) / ${RECOVERY})`;
-    const later = millisecondsOf(`coalesce(${timeOf('$3')}, clock_timestamp())`);
+    const later = millisecondsOf(laterOf('$3'));
     const isSameSince = 'limits.since IS NOT DISTINCT FROM excluded.since';
     const oldToken = `coalesce(limits.token_ms, 1000 / (limits.per_second * ${share('limits', later)}))`;
     const newToken = `1000 / (excluded.per_second * CASE WHEN ${isSameSince} THEN ${share('limits', later)} ELSE 1 END)`;

@@ -11,6 +11,16 @@ export function millisecondsOf(time: string): string {
   return `round(extract(epoch FROM ${time}) * 1000)::float8`;
 }
 
+/** The time: of the server, or of the clock that the application has set. */
+export function now(parameter: string): string {
+  return `coalesce(${timeOf(parameter)}, now())`;
+}
+
+/** As `now`, but not the start of the statement: it may have waited for one that has made the delivery due. */
+export function later(parameter: string): string {
+  return `coalesce(${timeOf(parameter)}, clock_timestamp())`;
+}
+
 /** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */
 export function countedAt(createdAt: string): string {
   const seconds = COUNT_GRAIN / 1_000;

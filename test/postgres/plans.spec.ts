@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DeliveryFilter } from 'nestjs-webhook-token/ports';
 import { DeliveryStatements, type Query } from '../../lib/postgres/delivery-statements.js';
+import { RetentionStatements } from '../../lib/postgres/retention-statements.js';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -24,6 +25,7 @@ const AT = Date.UTC(2026, 0, 1);
   };
   const store = new PostgresEndpointStore(client, { schema, timeout: '30s' });
   const statements = new DeliveryStatements(schema);
+  const retention = new RetentionStatements(schema);
   const QUEUE = 'webhook-deliveries';
   const ask = async ([statement, values]: Query) => client.query(statement, [...values]);
   const list =
@@ -78,8 +80,8 @@ const AT = Date.UTC(2026, 0, 1);
       'the counts of what is unfinished',
       async () => ask(statements.counts(QUEUE, { unfinished: true })),
     ],
-    ['old deliveries', async () => ask(statements.prune(QUEUE, AT + 3_600_000, undefined))],
-    ['old deliveries of a tenant', async () => ask(statements.prune(QUEUE, AT + 3_600_000, 't7'))],
+    ['old deliveries', async () => ask(retention.prune(QUEUE, AT + 3_600_000, undefined))],
+    ['old deliveries of a tenant', async () => ask(retention.prune(QUEUE, AT + 3_600_000, 't7'))],
   ])('reads an index, not the table: %s', async (_, run) => {
     asked.length = 0;
     await run();
