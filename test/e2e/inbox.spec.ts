@@ -216,7 +216,7 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
       const names = entry?.headers?.map(([name]) => name.toLowerCase());
       expect(names).toContain('x-test');
       expect(names).not.toEqual(expect.arrayContaining(['authorization']));
-      expect(JSON.stringify(entry)).not.toMatch(/sid=1|Ada|x-api-key|eyJ/i);
+      expect(JSON.stringify(entry)).not.toMatch(/sid=1|"Ada"|x-api-key|eyJ/i);
       expect(names).not.toEqual(
         expect.arrayContaining([expect.stringMatching(/assertion|oidc|session|auth|credential/)]),
       );
@@ -259,7 +259,9 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
 
     const { entries } = await inbox.list();
     expect(entries).toMatchObject([{ outcome: 'handled' }]);
-    expect(JSON.stringify(await inbox.get(entries[0]!.id))).not.toMatch(/4111|headers/);
+    const entry = await inbox.get(entries[0]!.id);
+    expect(entry).not.toHaveProperty('headers');
+    expect(entry).not.toHaveProperty('payload');
   });
 
   it('follows a queued event to its outcome, and retries a dead letter', async () => {

@@ -643,7 +643,7 @@ describe('the keys that Plaid is asked for', () => {
     [
       'fails',
       () => {
-        throw new Error('client secret: 123');
+        throw new Error('client secret: hush');
       },
     ],
     ['returns no key', () => ({ kty: 'EC', crv: 'P-256', x: 'AA', y: 'AA' })],
@@ -653,7 +653,7 @@ describe('the keys that Plaid is asked for', () => {
     answer = () => plaidKey;
 
     expect([failed, await deliver()]).toEqual(['keys_unavailable', 204]);
-    expect(receiver.logger.at('warn').join()).not.toContain('123');
+    expect(receiver.logger.at('warn').join()).not.toContain('hush');
   });
 
   it('are asked for 30 times a minute at most, whatever a stranger names', async () => {
