@@ -89,8 +89,10 @@ export class SimulatedProcess<App = unknown> {
       return false;
     }
     if (simulation.happens('stall', point)) {
-      this.stalledUntil = simulation.time + simulation.between(`stall ${point}`, 2_000, 45_000);
-      this.troubledUntil = this.stalledUntil;
+      const until = simulation.time + simulation.between(`stall ${point}`, 2_000, 45_000);
+      // What waits for the end of an earlier stall still does.
+      this.stalledUntil = Math.max(this.stalledUntil, until);
+      this.troubledUntil = Math.max(this.troubledUntil, this.stalledUntil);
     }
     if (simulation.happens('clock jump', point)) {
       this.skew = simulation.between(`jump ${point}`, -20_000, 20_000);
