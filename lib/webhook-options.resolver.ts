@@ -3,12 +3,12 @@ import { SECOND } from './clock/duration.js';
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
 import { WebhookEventCatalog } from './events/event-catalog.js';
 import { Problems } from './options/problems.js';
+import { requireOptions } from './options/read-options.js';
 import {
   CLOCK,
   duration,
   filled,
   flag,
-  isOptions,
   object,
   optional,
   rule,
@@ -72,7 +72,7 @@ export interface ResolvedWebhookOptions {
  * @throws {@link WebhookConfigurationError} with every problem of every part
  */
 export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWebhookOptions {
-  requireOptions(options);
+  requireOptions(options, 'WebhookModule');
   const problems = new Problems();
   const { clock = new SystemClock(), ...read } = MODULE(options, problems, '');
   const { events, inbox, checkStores, shutdownTimeout } = read;
@@ -92,17 +92,6 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   }
   const recorded = resolveInbox(inbox, clock);
   return { receivers, publisher, events, inbox: recorded, checkStores, clock, shutdownTimeout };
-}
-
-/** @throws {@link WebhookConfigurationError} for what cannot hold options */
-export function requireOptions(options: unknown): void {
-  const problems = new Problems();
-  problems.require(
-    isOptions(options),
-    'WebhookModule',
-    'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
-  );
-  problems.throwIfAny();
 }
 
 /** A queue has one consumer: two would take each other's deliveries. */

@@ -10,11 +10,8 @@ import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.provid
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 import { configuredStores } from './health/webhook-parts.js';
 import { WebhookStoreCheck } from './health/store-check.js';
-import {
-  requireOptions,
-  resolveWebhookOptions,
-  type ResolvedWebhookOptions,
-} from './webhook-options.resolver.js';
+import { requireOptions } from './options/read-options.js';
+import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
 import {
   ASYNC_OPTIONS_TYPE,
   ConfigurableModuleClass,
@@ -79,13 +76,13 @@ export class WebhookModule extends ConfigurableModuleClass {
    * @throws WebhookConfigurationError at start-up, with every problem and its remedy
    */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
-    requireOptions(options);
+    requireOptions(options, 'WebhookModule');
     return super.forRoot(options);
   }
 
   /** Registers the module with options that are created at start-up: `useFactory`, `useClass`, `useExisting`. */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
-    requireOptions(options);
+    requireOptions(options, 'WebhookModule');
     return super.forRootAsync(options);
   }
 }

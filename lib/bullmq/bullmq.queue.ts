@@ -147,7 +147,11 @@ export class BullMqQueue extends WebhookQueue {
     });
     const { worker } = this;
     this.stopMaintenance();
-    this.stopMaintenance = repeat(this.clock, MAINTENANCE, async () => this.maintain());
+    const stops = [
+      repeat(this.clock, MAINTENANCE, async () => this.removeOld()),
+      repeat(this.clock, MAINTENANCE, async () => this.maintain()),
+    ];
+    this.stopMaintenance = () => stops.forEach((stop) => stop());
     limits.start();
     await this.request(async () => worker.waitUntilReady());
     await warnAboutServer(this.queue);
@@ -250,10 +254,18 @@ export class BullMqQueue extends WebhookQueue {
     return left;
   }
 
-  /** Removes old deliveries, and checks a part of the history. */
+  /** Removes a batch of delivered deliveries. @returns the rest until the next one, in milliseconds: as long as this one took */
+  private async removeOld(): Promise<number> {
+    const { keepDelivered, maxDelivered } = this.options;
+    const start = this.clock.now();
+    const remove = async () => this.deliveries.removeOld(keepDelivered, maxDelivered);
+    const hasMore = await this.request(remove);
+    return hasMore ? Math.min(MAINTENANCE, this.clock.now() - start) : MAINTENANCE;
+  }
+
+  /** Removes old dead deliveries and payloads, and checks a part of the history. */
   private async maintain(): Promise<void> {
-    const { keepDelivered, keepDead, keepPayloads, maxDelivered } = this.options;
-    await this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
+    const { keepDead, keepPayloads } = this.options;
     if (keepDead !== undefined) {
       const old = { status: 'dead', until: this.clock.now() - keepDead } as const;
       await this.removeAll(old, ({ keyState }) => keyState !== 'blocking');

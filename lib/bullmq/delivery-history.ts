@@ -7,6 +7,7 @@ import type {
   DeliveryPageRequest,
   ListedDelivery,
 } from '../queue/webhook-queue.js';
+import { INDEX_PENDING, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Entries that one step of a repair reads. */
@@ -21,7 +22,8 @@ const GROUPS = 1_000;
  *
  *   :entries     hash        id → its entry, as JSON
  *   :by:<facet>  sorted set  id → createdAt; a facet is "status:dead" or "tenant:acme"; the empty one holds every id
- *   :due:<group> sorted set  id → due time, of pending deliveries
+ *   :due:<group> sorted set  id → due time, of pending deliveries that wait for no other one of their key
+ *   :held:<group> sorted set id → createdAt, of the other pending ones
  *   :groups      set         groups that have deliveries
  *   :payloads    sorted set  id → when it was delivered, of deliveries whose payload will be dropped
  */
@@ -32,6 +34,8 @@ interface Entry {
   /** Epoch milliseconds; while it is pending. */
   readonly due?: number | undefined;
   readonly group: string;
+  /** Its ordering key and lane, see {@link turnOf}. */
+  readonly key?: string | undefined;
   readonly facets: readonly string[];
   /** When it was delivered, in epoch milliseconds; if its payload will be dropped. */
   readonly payload?: number | undefined;
@@ -45,7 +49,8 @@ interface Entry {
  */
 const WRITE = new QueueScript(
   'webhooksWriteHistory',
-  `local base, changed = KEYS[1], {}
+  `${INDEX_PENDING}
+local base, changed = KEYS[1], {}
 for i = 1, #ARGV, 3 do
   local id, expected, text = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local known = redis.call('HGET', base .. ':entries', id) or ''
@@ -63,8 +68,11 @@ for i = 1, #ARGV, 3 do
     for _, facet in ipairs(new.facets) do
       if not had[facet] then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
     end
-    if old.due and not new.due then redis.call('ZREM', base .. ':due:' .. old.group, id) end
-    if new.due then redis.call('ZADD', base .. ':due:' .. new.group, new.due, id) end
+    if old.due and not new.due then
+      redis.call('ZREM', base .. ':due:' .. old.group, id)
+      redis.call('ZREM', base .. ':held:' .. old.group, id)
+    end
+    if new.due then index(base, id, new) end
     if old.payload or text == '' then redis.call('ZREM', base .. ':payloads', id) end
     if new.payload then redis.call('ZADD', base .. ':payloads', new.payload, id) end
     if text == '' then
@@ -122,7 +130,7 @@ end
 return { score, id, unpack(found) }`,
 );
 
-/** ARGV: since, until, groups. Returns for each pending, delivered, dead and the earliest due time or ''. */
+/** ARGV: since, until, groups. Returns for each pending, delivered, dead, held and the earliest due time or ''. */
 const COUNT = new QueueScript(
   'webhooksCountHistory',
   `local since, till = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -132,8 +140,9 @@ for i = 3, #ARGV do
   for _, status in ipairs({ 'pending', 'delivered', 'dead' }) do
     counts[#counts + 1] = redis.call('ZCOUNT', set(status), ARGV[1], '(' .. ARGV[2])
   end
+  counts[#counts + 1] = redis.call('ZCOUNT', KEYS[1] .. ':held:' .. ARGV[i], ARGV[1], '(' .. ARGV[2])
   local oldest, from = '', 0
-  while counts[#counts - 2] > 0 and oldest == '' do
+  while counts[#counts - 3] > 0 and oldest == '' do
     local page = redis.call('ZRANGE', KEYS[1] .. ':due:' .. ARGV[i], from, from + 99, 'WITHSCORES')
     for k = 1, #page, 2 do
       local created = tonumber(redis.call('ZSCORE', set('pending'), page[k]) or '-inf')
@@ -255,7 +264,7 @@ export class DeliveryHistory {
       const part = groups.slice(from, from + GROUPS);
       const values = (await COUNT.run(this.queue, [since, until, ...part])) as (number | string)[];
       for (const [index, group] of part.entries()) {
-        const [pending, done, dead, due] = values.slice(index * 4, index * 4 + 4);
+        const [pending, done, dead, held, due] = values.slice(index * 5, index * 5 + 5);
         const delivered = unfinished === true ? 0 : Number(done);
         const oldestDue = due === '' ? undefined : Number(due);
         if (Number(pending) + delivered + Number(dead) === 0) continue;
@@ -264,6 +273,7 @@ export class DeliveryHistory {
           pending: Number(pending),
           delivered,
           dead: Number(dead),
+          held: Number(held) || undefined,
           oldestDue,
         });
       }
@@ -284,11 +294,12 @@ export class DeliveryHistory {
   private entryOf(record: DeliveryRecord, at: number): Entry {
     const { delivery, status, nextAttemptAt: due, updatedAt, payloadDropped } = record;
     const group = groupIdOf(record);
+    const key = delivery.received === undefined ? turnOf(delivery)?.key : undefined;
     const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable(record))];
     const hasPayload = status === 'delivered' && payloadDropped !== true;
     const isTracked = this.dropsPayloads && hasPayload && delivery.payload.bytes !== undefined;
     const payload = isTracked ? updatedAt : undefined;
-    return { createdAt: delivery.createdAt, due, group, facets, payload, at };
+    return { createdAt: delivery.createdAt, due, group, key, facets, payload, at };
   }
 
   /** @returns how many entries were changed */

@@ -49,13 +49,32 @@ redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], ARGV[2] .. '\\n' .. ARGV[3])
 return 1`,
 );
 
+/** Defines `index(base, id, entry)`: adds an entry of the history to those that are due, or to those that wait for another one of its key. */
+export const INDEX_PENDING = `local function index(base, id, entry)
+  local rank = entry.key and redis.call('ZRANK', base .. ':turns:' .. entry.key, id)
+  local due, held = base .. ':due:' .. entry.group, base .. ':held:' .. entry.group
+  if rank and rank > 0 then
+    redis.call('ZREM', due, id)
+    redis.call('ZADD', held, entry.createdAt, id)
+  else
+    redis.call('ZREM', held, id)
+    redis.call('ZADD', due, entry.due, id)
+  end
+end`;
+
 /** ARGV: id, key. Returns the id whose turn comes next; the turn stays open until that one was woken. */
 const FINISH = new QueueScript(
   'webhooksFinishTurn',
-  `local turns = KEYS[1] .. ':turns:' .. ARGV[2]
+  `${INDEX_PENDING}
+local turns = KEYS[1] .. ':turns:' .. ARGV[2]
 local removed = redis.call('ZREM', turns, ARGV[1])
 local next = redis.call('ZRANGE', turns, 0, 0)[1]
 if not next then redis.call('ZREM', KEYS[1] .. ':open', ARGV[1] .. '\\n' .. ARGV[2]) end
+local entry = next and redis.call('HGET', KEYS[1] .. ':entries', next)
+if entry then
+  entry = cjson.decode(entry)
+  if entry.due then index(KEYS[1], next, entry) end
+end
 return { removed, next or '' }`,
 );
 

@@ -257,17 +257,23 @@ export class StoredDeliveries {
     await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
   }
 
-  /** Removes delivered deliveries that are older than `keep` milliseconds, or more than `max`. */
-  async removeOld(keep: number, max: number): Promise<void> {
-    await this.clean(keep, REMOVED);
+  /**
+   * Removes a batch of delivered deliveries that are older than `keep` milliseconds, or more than `max`.
+   *
+   * @returns whether more may have to be removed
+   */
+  async removeOld(keep: number, max: number): Promise<boolean> {
+    if ((await this.clean(keep, REMOVED)) === REMOVED) return true;
     const excess = (await this.parts.queue.getCompletedCount()) - max;
-    if (excess > 0) await this.clean(0, excess);
+    if (excess > 0) await this.clean(0, Math.min(excess, REMOVED));
+    return excess > REMOVED;
   }
 
-  /** Removes the delivered deliveries that were done so many milliseconds ago, the oldest first. */
-  private async clean(grace: number, limit: number): Promise<void> {
+  /** Removes delivered deliveries that were done so many milliseconds ago, the oldest first. @returns how many */
+  private async clean(grace: number, limit: number): Promise<number> {
     const removed = await this.parts.queue.clean(grace, limit, 'completed');
     await this.parts.history.delete(removed.map(deliveryIdOf));
+    return removed.length;
   }
 
   /** Drops a batch of payloads of deliveries that were delivered until a time. @returns whether more may be due */

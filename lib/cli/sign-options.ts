@@ -22,6 +22,7 @@ export const SIGN_OPTIONS = {
 export const SIGN_HELP = `  --sender <name>        sign as another sender instead of with a token: ${SENDER_NAMES}
   --id <id>              id of the event (txn); by default, every token is a new event
   --method <method>      HEAD, POST or auto (default): HEAD for an object of up to 6000 bytes
+                         (publishers also limit the request head: by default, to about 4.8 kB of data)
   --content-type <type>  of the data; default application/json
   --profile <name>       wire format; default webhook-token
   --audience <aud>       audience of the token; repeatable

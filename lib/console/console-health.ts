@@ -78,7 +78,8 @@ export class ConsoleHealth {
       successRate24h: delivered + dead === 0 ? undefined : delivered / (delivered + dead),
       circuit,
       counts:
-        stats && countsOf(standingOf(view, stats) ?? { pending: 0, delivered: 0, dead: 0, lag: 0 }),
+        stats &&
+        countsOf(standingOf(view, stats) ?? { pending: 0, delivered: 0, dead: 0, held: 0, lag: 0 }),
       lastSuccessAt: lastSuccess === -1 ? undefined : new Date(lastSuccess),
     };
   }

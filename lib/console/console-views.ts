@@ -195,6 +195,12 @@ export function shownUrl(url: string, showQuery: boolean): string {
   return showQuery ? url : url.replace(/[?#].*$/s, '');
 }
 
-export function countsOf({ pending, delivered, dead, lag }: DeliveryStanding): DeliveryStanding {
-  return { pending, delivered, dead, lag };
+export function countsOf({
+  pending,
+  delivered,
+  dead,
+  held,
+  lag,
+}: DeliveryStanding): DeliveryStanding {
+  return { pending, delivered, dead, held, lag };
 }

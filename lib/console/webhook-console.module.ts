@@ -8,6 +8,8 @@ import {
   type Provider,
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
+import { readOptions, requireOptions } from '../options/read-options.js';
+import { func, object, optional, rule, type Rule, unchecked } from '../options/rules.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleGuardCheck } from './console-guard.check.js';
@@ -31,7 +33,8 @@ import { ConsoleService } from './console.service.js';
 import { ConsoleStreams } from './console.streams.js';
 import { WebhookPortal } from './webhook.portal.js';
 
-const OPTIONS = Symbol('WebhookConsoleModule options');
+const NAME = 'WebhookConsoleModule';
+const OPTIONS = Symbol(`${NAME} options`);
 
 /** Options of `forRootAsync`; what the factory returns wins over options beside it. */
 export type WebhookConsoleAsyncOptions = WebhookConsoleExtras &
@@ -43,6 +46,25 @@ export type WebhookConsoleAsyncOptions = WebhookConsoleExtras &
     /** What the factory is called with. */
     readonly inject?: FactoryProvider['inject'];
   };
+
+function listLike<T>(example: string): Rule<T | undefined> {
+  return optional(rule<T>(Array.isArray, `must be a list, such as ${example}`));
+}
+
+const EXTRA_RULES = {
+  imports: listLike<WebhookConsoleExtras['imports']>('[AdminModule]'),
+  guards: listLike<WebhookConsoleExtras['guards']>('[AdminGuard]'),
+  decorators: listLike<WebhookConsoleExtras['decorators']>("[Roles('admin')]"),
+  portalDecorators: listLike<WebhookConsoleExtras['portalDecorators']>('[Public()]'),
+};
+const EXTRAS = object<WebhookConsoleExtras>()(EXTRA_RULES);
+const ASYNC_OPTIONS = object<WebhookConsoleAsyncOptions>()({
+  ...EXTRA_RULES,
+  // Checked with what the factory returns.
+  path: unchecked<string | undefined>(),
+  useFactory: func<WebhookConsoleAsyncOptions['useFactory']>('(…) => options'),
+  inject: listLike<FactoryProvider['inject']>('[ConfigService]'),
+});
 
 /**
  * A page and a JSON API to see deliveries, endpoints and received requests, and to act on them. Import it beside `WebhookModule`.
@@ -78,20 +100,23 @@ export class WebhookConsoleModule implements NestModule {
    * @throws WebhookConfigurationError at start-up, with every problem; also in production if no guard protects it
    */
   static forRoot(options: WebhookConsoleOptions & WebhookConsoleExtras = {}): DynamicModule {
+    requireOptions(options, NAME);
     const { imports, guards, decorators, portalDecorators, ...others } = options;
-    const extras = { imports, guards, decorators, portalDecorators };
+    const extras = readOptions(EXTRAS, { imports, guards, decorators, portalDecorators }, NAME);
     return register(extras, { provide: OPTIONS, useValue: others });
   }
 
   /** Registers the console with options that are created at start-up. */
   static forRootAsync(options: WebhookConsoleAsyncOptions): DynamicModule {
-    const { useFactory, inject = [], path, ...extras } = options;
+    requireOptions(options, NAME);
+    const { useFactory, inject = [], path, ...extras } = readOptions(ASYNC_OPTIONS, options, NAME);
     return register(extras, {
       provide: OPTIONS,
-      useFactory: async (...dependencies: never[]) => ({
-        ...(path !== undefined && { path }),
-        ...(await useFactory(...dependencies)),
-      }),
+      useFactory: async (...dependencies: never[]) => {
+        const created = await useFactory(...dependencies);
+        requireOptions(created, NAME);
+        return { ...(path !== undefined && { path }), ...created };
+      },
       inject,
     });
   }

@@ -108,7 +108,9 @@ export interface DeliveryStanding {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** Milliseconds by which the oldest pending delivery is overdue, of those that wait for no other one of their key; 0 if none is. */
+  /** Of the pending deliveries, those that wait for another one of their ordering key. */
+  readonly held: number;
+  /** Milliseconds by which the oldest of the other pending deliveries is overdue; 0 if none is. */
   readonly lag: number;
 }
 
@@ -186,18 +188,20 @@ export function attemptViewOf(
 }
 
 export function statsOf(counts: readonly DeliveryCounts[], now: number): WebhookDeliveryStats {
-  const endpoints = counts.map(({ oldestDue, ...count }) => ({
+  const endpoints = counts.map(({ oldestDue, held = 0, ...count }) => ({
     ...count,
+    held,
     lag: oldestDue === undefined ? 0 : Math.max(0, now - oldestDue),
   }));
   const all: DeliveryStanding = endpoints.reduce(
-    (sum, { pending, delivered, dead, lag }) => ({
+    (sum, { pending, delivered, dead, held, lag }) => ({
       pending: sum.pending + pending,
       delivered: sum.delivered + delivered,
       dead: sum.dead + dead,
+      held: sum.held + held,
       lag: Math.max(sum.lag, lag),
     }),
-    { pending: 0, delivered: 0, dead: 0, lag: 0 },
+    { pending: 0, delivered: 0, dead: 0, held: 0, lag: 0 },
   );
   return { ...all, endpoints };
 }

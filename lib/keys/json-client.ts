@@ -19,8 +19,8 @@ export interface JsonRequest {
 export class UnreadableAnswer extends Error {
   constructor(
     message: string,
-    /** Seconds, if the answer names them. */
-    readonly retryAfter?: number,
+    /** The header Retry-After of the answer. */
+    readonly retryAfter?: string,
     options?: ErrorOptions,
   ) {
     super(message, options);
@@ -76,7 +76,7 @@ function answerTo(request: http.ClientRequest, maxBytes: number, isPost: boolean
     request.on('error', reject);
     request.once('response', (response) => {
       const refuse = (reason: string): void => {
-        reject(new UnreadableAnswer(reason, retryAfter(response)));
+        reject(new UnreadableAnswer(reason, response.headers['retry-after']));
         request.destroy();
       };
       const tooLarge = `the answer has more than ${maxBytes} bytes`;
@@ -117,9 +117,4 @@ function headProblem(
   return (headers['content-encoding'] ?? 'identity') === 'identity'
     ? undefined
     : 'the answer is compressed';
-}
-
-function retryAfter({ headers }: IncomingMessage): number | undefined {
-  const { 'retry-after': value = '' } = headers;
-  return /^\d{1,6}$/.test(value) ? Number(value) : undefined;
 }

@@ -1,6 +1,6 @@
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { Problems } from './problems.js';
-import type { Rule } from './rules.js';
+import { isOptions, type Rule } from './rules.js';
 
 /**
  * Reads the options of a module, a constructor or a test helper; left out, they are empty.
@@ -16,6 +16,17 @@ export function readOptions<T>(rule: Rule<T>, given: unknown, at: string | Probl
     process.emitWarning(`${path} ${message}`, { code: 'WEBHOOK_OPTIONS' });
   }
   return read;
+}
+
+/** @throws {@link WebhookConfigurationError} for what cannot hold the options of a module */
+export function requireOptions(options: unknown, module: string): void {
+  const problems = new Problems();
+  problems.require(
+    isOptions(options),
+    module,
+    'has no options; pass an object to forRoot, or return one from the factory of forRootAsync',
+  );
+  problems.throwIfAny();
 }
 
 /**

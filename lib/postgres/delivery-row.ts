@@ -236,6 +236,7 @@ export function countsOf(row: Row): DeliveryCounts {
     pending: Number(row['pending']),
     delivered: Number(row['delivered']),
     dead: Number(row['dead']),
+    held: Number(row['held']) || undefined,
     oldestDue: row['due'] === null ? undefined : Number(row['due']),
   };
 }

@@ -424,21 +424,22 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
         : '';
     const parts = [
       `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
+    count(*) FILTER (WHERE ${KEY_CONDITIONS.waiting}) AS held,
     ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
   FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
     ];
     if (isCounted) {
       const delivered = unfinished === true ? '0' : 'sum(delivered)';
-      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), NULL
+      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), 0, NULL
   FROM (
     SELECT at AS created_at, nullif(endpoint_id, '') AS endpoint_id, nullif(tenant, '') AS tenant, nullif(receiver, '') AS receiver,
       delivered, dead FROM ${this.count} WHERE ${conditions.replaceAll('created_at', 'at')}
     UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.change} WHERE ${conditions}
   ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
     }
-    const sum = (status: DeliveryStatus): string => `sum(${status})::float8 AS ${status}`;
+    const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
     return [
-      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, min(due) AS due
+      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')}, min(due) AS due
 FROM (
   ${parts.join('\n  UNION ALL ')}
 ) AS counted GROUP BY endpoint_id, tenant, receiver, at`,

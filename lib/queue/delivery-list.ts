@@ -42,7 +42,9 @@ export function countDeliveries(
       groups.set(key, tally);
     }
     tally[known.status]++;
-    if (known.status === 'pending' && known.keyState === undefined) {
+    if (known.keyState === 'waiting') {
+      tally.held = (tally.held ?? 0) + 1;
+    } else if (known.status === 'pending') {
       tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, known.due);
     }
   }

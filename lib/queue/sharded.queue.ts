@@ -318,6 +318,7 @@ function sumOf(one: DeliveryCounts, other: DeliveryCounts): DeliveryCounts {
     pending: one.pending + other.pending,
     delivered: one.delivered + other.delivered,
     dead: one.dead + other.dead,
+    held: (one.held ?? 0) + (other.held ?? 0) || undefined,
     oldestDue: dues.length === 0 ? undefined : Math.min(...dues),
   };
 }

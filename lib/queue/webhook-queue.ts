@@ -74,7 +74,9 @@ export interface DeliveryCounts {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
-  /** The earliest due time of the pending deliveries that wait for no other one of their key, in epoch milliseconds. */
+  /** Of the pending deliveries, those that wait for another one of their key; absent if none do. */
+  readonly held?: number | undefined;
+  /** The earliest due time of the other pending deliveries, in epoch milliseconds. */
   readonly oldestDue?: number | undefined;
 }
 

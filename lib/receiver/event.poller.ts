@@ -5,6 +5,7 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import { parseRetryAfter } from '../clock/retry-after.js';
 import { type CancelWake, waitUntil } from '../clock/webhook-clock.js';
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import type {
@@ -192,7 +193,7 @@ class PolledStream {
 
   /** @returns the milliseconds to wait */
   private failed(error: unknown): number {
-    const { message, cause, retryAfter = 0 } = error as Partial<Error> & { retryAfter?: number };
+    const { message, cause, retryAfter } = error as Partial<Error> & { retryAfter?: string };
     const { name, clock } = this.receiver;
     const line = message ?? errorName(error);
     if (line !== this.outage?.line) {
@@ -205,7 +206,8 @@ class PolledStream {
     const { since } = this.outage ?? { since: clock.now() };
     // The message of an error of this package may contain an address.
     this.outage = { since, line, reason: isWebhookError(cause) ? cause.code : line };
-    return Math.max(this.backOff(), Math.min(retryAfter * 1_000, LONGEST_RETRY_AFTER));
+    const asked = parseRetryAfter(retryAfter, clock.now()) ?? 0;
+    return Math.max(this.backOff(), Math.min(asked, LONGEST_RETRY_AFTER));
   }
 
   private recovered(): void {

@@ -300,7 +300,8 @@ function identity(...parts: readonly string[]): string {
 
 /**
  * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
- * a proxy refused the long header, as a body, and a sender may order its members differently.
+ * a proxy refused the long header, as a body, and a sender may order its members differently. Numbers that are the same for a
+ * handler are equal, such as 9007199254740992 and 9007199254740993.
  *
  * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
  */
@@ -310,6 +311,8 @@ export function contentFingerprint(event: string, value: unknown): string {
 
 /** No member can replace a prototype here: data with such a name is refused before. */
 function sortMembers(value: unknown): unknown {
+  // A number beyond the range of a double, for which JSON.stringify would write null. No data has a member of this name.
+  if (value === Infinity || value === -Infinity) return { ['__proto__']: String(value) };
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(sortMembers);
   const sorted: Record<string, unknown> = {};

@@ -129,7 +129,7 @@ export interface EventPoll {
    *
    * @param settled - by the id that the sender gave the event
    * @param options.last - only reports
-   * @throws an error whose message may be logged; it may have `retryAfter`, in seconds, and a cause
+   * @throws an error whose message may be logged; it may have `retryAfter`, the header of the answer, and a cause
    */
   fetch(
     settled: ReadonlyMap<string, SenderAnswer>,

@@ -1,5 +1,6 @@
 import type { Duration } from '../clock/duration.js';
-import { type AttemptResult, MAX_RETRY_AFTER, type UnsuccessfulAttempt } from './attempt-result.js';
+import { MAX_RETRY_AFTER } from '../clock/retry-after.js';
+import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
 import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
 import { func, object, optional, type Read } from '../options/rules.js';
 import {

@@ -32,7 +32,10 @@ export interface SignWebhookOptions extends Omit<TokenSignerOptions, 'key'> {
   readonly secret?: string | undefined;
   /** A key with its algorithm, instead of `secret`. */
   readonly key?: TokenSignerOptions['key'] | undefined;
-  /** Default `auto`: HEAD for an object of up to 6000 bytes and for no data, if the profile supports it; else POST. */
+  /**
+   * Default `auto`: HEAD for an object of up to 6000 bytes and for no data, if the profile supports it; else POST. A publisher also
+   * limits the request head (`maxHeadBytes`): by default it sends objects of more than about 4.8 kB by POST.
+   */
   readonly method?: 'auto' | 'HEAD' | 'POST' | undefined;
   /** The media type; required for bytes. */
   readonly contentType?: string | undefined;

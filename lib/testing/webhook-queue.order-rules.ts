@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { isDeepStrictEqual } from 'node:util';
 import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { DeliveryCountFilter, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 
 const DEAD = { type: 'dead', reason: 'http_500', attempts: 1 } as const;
@@ -162,6 +163,42 @@ export const ORDER_RULES: QueueRules = {
     open();
     await bench.untilState('next', 'delivered 1');
     assert.deepEqual(await numbers(bench, 'lost', 'next'), [0, 1]);
+  },
+
+  'counts the deliveries that wait for their key, and never as late': async (bench) => {
+    const count = async (filter: DeliveryCountFilter = {}) => {
+      const [counts] = await bench.queue.counts(filter);
+      return [counts?.pending, counts?.held, counts?.oldestDue];
+    };
+    const untilCounted = (...expected: unknown[]) =>
+      bench.until(async () => isDeepStrictEqual(await count(), expected));
+    const orderingKey = 'sku-1';
+    const [first, second, third] = ['first', 'second', 'third'].map((id) =>
+      due(bench, id, { orderingKey }),
+    ) as [EnqueuedDelivery, EnqueuedDelivery, EnqueuedDelivery];
+    const earlier = bench.now() - 1_000;
+    await bench.queue.enqueue([first, { ...second, notBefore: earlier }, third]);
+    const waiting = [3, 2, first.notBefore];
+    assert.deepEqual(await count(), waiting);
+    assert.deepEqual(await count({ unfinished: true }), waiting);
+    assert.deepEqual(await count({ since: bench.createdAt, until: bench.createdAt + 1 }), waiting);
+    assert.deepEqual(await count({ since: bench.createdAt + 1 }), [
+      undefined,
+      undefined,
+      undefined,
+    ]);
+
+    const at = bench.now() + HOUR;
+    await bench.consume(({ id }) =>
+      id === 'first' ? BLOCKED : { type: 'retry', at, reason: 'http_503' },
+    );
+    await untilCounted(2, 2, undefined);
+
+    await bench.queue.skip(['first']);
+    await untilCounted(2, 1, at);
+
+    await bench.queue.erase({ eventId: 'event-second' });
+    await untilCounted(1, undefined, at);
   },
 
   'numbers the deliveries of each key without gaps': async (bench) => {

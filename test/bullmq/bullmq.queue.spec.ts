@@ -110,6 +110,21 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await queue.stop(clock.now() + 5_000);
   });
 
+  it('deletes all delivered deliveries past their retention in one round, in batches', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { keepDelivered: 1, clock });
+    const ids = Array.from({ length: 1_100 }, (_, n) => `n-${n}`);
+    await queue.enqueue(ids.map((id) => due(id)));
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    while ((await bull.getCompletedCount()) < ids.length) await sleep(20);
+
+    await clock.advance(5_000);
+    while ((await queue.counts({})).length > 0) await sleep(20);
+    expect(await queue.list({}, { limit: 1 })).toEqual([]);
+    await queue.stop(clock.now() + 5_000);
+  });
+
   it('deletes dead deliveries past their retention, but none that blocks its key', async () => {
     const clock = new TestClock(Date.now());
     const queue = new BullMqQueue(bullQueue(), { keepDead: '1h', clock });

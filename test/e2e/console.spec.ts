@@ -232,7 +232,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     });
     expect(await json('/deliveries')).toMatchObject({ timeToDelivery: { count: 1 } });
     expect(await json('/overview')).toMatchObject({
-      deliveries: { delivered: 1, dead: 2, pending: 0, lag: 0 },
+      deliveries: { delivered: 1, dead: 2, pending: 0, held: 0, lag: 0 },
     });
   });
 
@@ -816,7 +816,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
       items: [{ orderingKey: 'sku-1', deliveryId: id, failureReason: 'http_500' }],
     });
     // What waits for a missed delivery is not late.
-    expect(overview).toMatchObject({ deliveries: { pending: 1, dead: 1, lag: 0 } });
+    expect(overview).toMatchObject({ deliveries: { pending: 1, dead: 1, held: 1, lag: 0 } });
     expect(held).toEqual([[next], [id]]);
     expect([skipped.json, again.json]).toEqual([{ skipped: true }, { skipped: false }]);
     expect(await json('/endpoints/crm/blocked-keys')).toEqual({ items: [] });

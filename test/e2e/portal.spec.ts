@@ -422,7 +422,7 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       expect(idsIn(await ask('GET', '/deliveries?tenant=acme'))).toEqual(acme);
       expect(idsIn(await ask('GET', '/endpoints'))).toEqual(['acme']);
       expect((await ask('GET', '/overview')).json).toEqual({
-        deliveries: { pending: 0, delivered: 0, dead: 1, lag: 0 },
+        deliveries: { pending: 0, delivered: 0, dead: 1, held: 0, lag: 0 },
         attention: [expect.objectContaining({ id: 'acme', tenant: 'acme' })],
       });
       expect((await ask('GET', '/stats')).json).toMatchObject({

@@ -1,4 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
+import type { DynamicModule } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { createTokenSigner, createTokenVerifier } from 'nestjs-webhook-token/token';
 import {
   deliverWebhook,
@@ -95,8 +98,56 @@ it.each([
   expect(await problemsOf(() => new create())).toContain(problem);
 });
 
-it.each([undefined, null, 'text', []])('WebhookModule refuses %p as options', async (options) => {
-  expect(await problemsOf(() => WebhookModule.forRoot(options as never))).toMatch(
-    /^WebhookModule: has no options; pass an object to forRoot/,
+/** What registers modules with options. */
+const REGISTRATIONS: Record<string, (options: never) => unknown> = {
+  'WebhookModule.forRoot': (options) => WebhookModule.forRoot(options),
+  'WebhookModule.forRootAsync': (options) => WebhookModule.forRootAsync(options),
+  'the factory of WebhookModule': (options) =>
+    start(WebhookModule.forRootAsync({ useFactory: () => options })),
+  'WebhookConsoleModule.forRoot': (options) => WebhookConsoleModule.forRoot(options),
+  'WebhookConsoleModule.forRootAsync': (options) => WebhookConsoleModule.forRootAsync(options),
+  'the factory of WebhookConsoleModule': (options) =>
+    start(
+      WebhookModule.forRoot({}),
+      WebhookConsoleModule.forRootAsync({ useFactory: () => options }),
+    ),
+};
+
+async function start(...imports: DynamicModule[]): Promise<unknown> {
+  class Root {}
+  const silent = { logger: false, abortOnError: false } as const;
+  return NestFactory.createApplicationContext({ module: Root, imports }, silent);
+}
+
+it.each(
+  Object.keys(REGISTRATIONS).flatMap((name) =>
+    [null, 'text', [], ...(name === 'WebhookConsoleModule.forRoot' ? [] : [undefined])].map(
+      (options) => [name, options] as const,
+    ),
+  ),
+)('%s refuses %p as options', async (name, options) => {
+  expect(await problemsOf(() => REGISTRATIONS[name]!(options as never))).toMatch(
+    /^Webhook(?:Console)?Module: has no options; pass an object to forRoot/,
   );
+});
+
+it.each([
+  [{ guards: class Guard {} }, 'WebhookConsoleModule.guards: must be a list'],
+  [{ imports: null }, 'WebhookConsoleModule.imports: must be a list'],
+])('WebhookConsoleModule refuses %p beside its options', async (extras, problem) => {
+  const useFactory = () => ({});
+  expect(await problemsOf(() => WebhookConsoleModule.forRoot(extras as never))).toContain(problem);
+  const create = () => WebhookConsoleModule.forRootAsync({ useFactory, ...extras } as never);
+  expect(await problemsOf(create)).toContain(problem);
+});
+
+it.each([
+  [{}, 'WebhookConsoleModule.useFactory: must be a function'],
+  [
+    { useFactory: () => ({}), guard: [] },
+    'WebhookConsoleModule.guard: unknown option; did you mean "guards"?',
+  ],
+])('WebhookConsoleModule.forRootAsync refuses %p', async (options, problem) => {
+  const create = () => WebhookConsoleModule.forRootAsync(options as never);
+  expect(await problemsOf(create)).toContain(problem);
 });

@@ -67,24 +67,4 @@ const DELIVERIES = 60;
     expect(pruned).toEqual([]);
     expect([await rowsIn('delivery_count'), await rowsIn('delivery_change')]).toEqual([0, 0]);
   });
-
-  it('do not take a delivery that waits for another one of its key for late', async () => {
-    const queue = new PostgresQueue({ pool, schema: database.newSchema() });
-    const keyed = ['lost', 'next'].map((id) => {
-      const { delivery, notBefore } = due(id);
-      return { delivery: { ...delivery, orderingKey: 'sku-1' }, notBefore };
-    });
-    await queue.enqueue(keyed);
-    const [before] = await queue.counts({});
-    await queue.consume(async () => ({
-      outcome: { type: 'dead', reason: 'dns', attempts: 1, blocksKey: true },
-    }));
-    await until(async () => (await queue.counts({}))[0]?.dead === 1);
-    const [after] = await queue.counts({});
-    await queue.stop(Date.now() + 5_000);
-
-    expect(before).toMatchObject({ pending: 2, oldestDue: keyed[0]!.notBefore });
-    expect(after).toMatchObject({ pending: 1, dead: 1 });
-    expect(after?.oldestDue).toBeUndefined();
-  });
 });

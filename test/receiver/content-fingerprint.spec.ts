@@ -72,6 +72,9 @@ describe('contentFingerprint', () => {
     ['{"10":1,"9":2,"x":3}', '{"x":3,"9":2,"10":1}'],
     ['{"a":1.0}', '{"a":1}'],
     ['{"a":-0}', '{"a":0}'],
+    // Handlers get the same number.
+    ['{"a":9007199254740992}', '{"a":9007199254740993}'],
+    ['{"a":1e400}', '{"a":1e500}'],
     ['{"a":"\\u0041"}', '{"a":"A"}'],
   ])('is equal for %s and %s', (one, other) => {
     expect(fingerprintOf(JSON.parse(one))).toBe(fingerprintOf(JSON.parse(other)));
@@ -93,6 +96,10 @@ describe('contentFingerprint', () => {
     ['{"0":1}', '[1]'],
     ['"{}"', '{}'],
     ['null', '""'],
+    ['{"a":1e400}', '{"a":null}'],
+    ['{"a":1e400}', '{"a":-1e400}'],
+    ['{"a":1e400}', '{"a":1e308}'],
+    ['{"a":1e400}', '{"a":"Infinity"}'],
   ])('differs for %s and %s', (one, other) => {
     expect(fingerprintOf(JSON.parse(one))).not.toBe(fingerprintOf(JSON.parse(other)));
   });

@@ -283,10 +283,15 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect(handlers.ids).toEqual(['a']);
   });
 
-  it('respects Retry-After', async () => {
+  it.each([
+    ['seconds', () => '120', 120_000],
+    ['a date', () => new Date(seconds() * 1_000 + 120_000).toUTCString(), 119_600],
+    ['an hour at most', () => '86400', 3_600_000],
+    ['an hour at most, by a date', () => 'Sat, 24 Nov 2029 10:00:00 GMT', 3_600_000],
+  ])('respects Retry-After: %s', async (_case, header, wait) => {
     await start();
-    (await transmitter.next()).fail(429, { 'retry-after': '120' });
-    await clock.advance(119_000);
+    (await transmitter.next()).fail(429, { 'retry-after': header() });
+    await clock.advance(wait - 1_000);
     const early = transmitter.polls;
     await clock.advance(1_100);
     await transmitter.next();

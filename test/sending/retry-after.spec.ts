@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { parseRetryAfter } from '../../lib/sending/attempt-result.js';
+import { parseRetryAfter } from '../../lib/clock/retry-after.js';
 
 const now = Date.UTC(2026, 0, 1, 12, 0, 0);
 const DAY = 24 * 3_600_000;

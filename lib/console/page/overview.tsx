@@ -103,6 +103,7 @@ function Numbers({
   range: Range;
 }): JSX.Element {
   const { delivered, failed, p50Ms, p95Ms } = total;
+  const { pending = 0, dead = 0, held = 0, lag = 0 } = deliveries ?? {};
   const done = delivered + failed;
   const of = (status: string): string => linkTo('deliveries', undefined, { status, last: range });
   return (
@@ -116,14 +117,17 @@ function Numbers({
       <Card
         name={TEXT.missed}
         value={failed}
-        detail={TEXT.missedInAll(deliveries?.dead ?? 0)}
+        detail={TEXT.missedInAll(dead)}
         href={of('dead')}
         isBad={failed > 0}
       />
       <Card
         name={TEXT.waiting}
-        value={deliveries?.pending ?? 0}
-        detail={(deliveries?.lag ?? 0) > 1_000 ? TEXT.late(duration(deliveries!.lag)) : TEXT.onTime}
+        value={pending}
+        detail={[
+          lag > 1_000 ? TEXT.late(duration(lag)) : TEXT.onTime,
+          ...(held > 0 ? [TEXT.held(held)] : []),
+        ].join(', ')}
         href={linkTo('deliveries', undefined, { status: 'pending' })}
       />
       <Card

@@ -125,6 +125,7 @@ export const GERMAN: Messages = {
     waiting: 'Wartend',
     late: (time) => `die älteste ist ${time} zu spät`,
     onTime: 'keine ist zu spät',
+    held: (count) => `${number(count)} warten auf Vorgänger`,
     time: 'Zeit bis zur Zustellung, p95',
     median: (time) => `Median ${time}`,
     noTime: 'nichts wurde zugestellt',

@@ -121,6 +121,7 @@ export const STRINGS = {
     waiting: 'Waiting',
     late: (time: string) => `the oldest is ${time} late`,
     onTime: 'none is late',
+    held: (count: number) => `${number(count)} wait for their key`,
     time: 'Time to delivery, p95',
     median: (time: string) => `median ${time}`,
     noTime: 'nothing was delivered',
