@@ -1,7 +1,7 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { deliveryLane } from './delivery-identity.js';
 import { matches } from './delivery-list.js';
-import { keyOf, KeyOrder } from './key-order.js';
+import { KeyOrder } from './key-order.js';
 import type { PendingDelivery } from './pending-deliveries.js';
 import type { DeliveryFilter } from './webhook-queue.js';
 import type {
@@ -240,10 +240,8 @@ export class DeliveryMemory {
   }
 
   add(delivery: WebhookDelivery, due: number, now: number): RememberedDelivery {
-    const numbered = this.order.numbered(delivery, now);
-    const entry = new RememberedDelivery(numbered, due, this.recorded++);
-    const key = keyOf(delivery);
-    if (key !== undefined) this.order.enter(entry, key);
+    const entry = new RememberedDelivery(delivery, due, this.recorded++);
+    this.order.enter(entry, now);
     this.byId.set(delivery.id, entry);
     this.update(entry);
     return entry;

@@ -1,6 +1,4 @@
 import type { RememberedDelivery } from './delivery-memory.js';
-import type { WebhookDelivery } from './webhook-delivery.js';
-import { deliveryLane } from './delivery-identity.js';
 
 /** Milliseconds for which durable queues remember the last number of an ordering key, and the state of limits, without use. */
 export const KEPT_UNUSED = 30 * 24 * 3_600_000;
@@ -21,22 +19,22 @@ export class KeyOrder {
   /** @param onTurn - called with a delivery whose turn comes after it has waited */
   constructor(private readonly onTurn: (entry: RememberedDelivery) => void) {}
 
-  /** Numbers a delivery with an ordering key, unless it has had its turn before. */
-  numbered(delivery: WebhookDelivery, now: number): WebhookDelivery {
-    const key = keyOf(delivery);
-    if (key === undefined || delivery.received !== undefined) return delivery;
-    // A series starts with the time, so that numbers never fall, even if the last one was forgotten.
-    const { entries, lastNumber } = this.keys.get(key) ?? { entries: new Set(), lastNumber: now };
-    const sequence = lastNumber + 1;
-    this.keys.set(key, { entries, lastNumber: sequence });
-    return { ...delivery, sequence };
-  }
-
-  /** Adds a numbered delivery at the end of its key's order. */
-  enter(entry: RememberedDelivery, key: string): void {
-    const { entries } = this.keys.get(key)!;
-    entry.turn = { key, isWaiting: entries.size > 0 };
-    entries.add(entry);
+  /** Numbers a delivery with an ordering key, and adds it at the end of its key's order, unless it has had its turn before. */
+  enter(entry: RememberedDelivery, now: number): void {
+    const { delivery, lane } = entry;
+    if (delivery.received !== undefined) return;
+    if (delivery.orderingKey === undefined || delivery.sequence !== undefined) return;
+    // No lane contains a line break.
+    const key = `${lane}\n${delivery.orderingKey}`;
+    let turns = this.keys.get(key);
+    if (turns === undefined) {
+      // A series starts with the time, so that numbers never fall, even if the last one was forgotten.
+      turns = { entries: new Set(), lastNumber: now };
+      this.keys.set(key, turns);
+    }
+    entry.delivery = { ...delivery, sequence: ++turns.lastNumber };
+    entry.turn = { key, isWaiting: turns.entries.size > 0 };
+    turns.entries.add(entry);
   }
 
   /** Ends the turn of a delivery, and starts the next one. */
@@ -65,12 +63,4 @@ export class KeyOrder {
       if (this.keys.size <= MAX_IDLE_KEYS) return;
     }
   }
-}
-
-/** Names the order that a delivery belongs to; `undefined` for one without, or that has had its turn before. */
-export function keyOf(delivery: WebhookDelivery): string | undefined {
-  if (delivery.received !== undefined) return undefined;
-  const { orderingKey, sequence } = delivery;
-  if (orderingKey === undefined || sequence !== undefined) return undefined;
-  return JSON.stringify([deliveryLane(delivery), orderingKey]);
 }
