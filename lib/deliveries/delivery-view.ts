@@ -59,19 +59,16 @@ export interface WebhookAttemptView {
   readonly failureReason?: FailureReason;
   /** The first 1024 bytes of the answer's body. The receiver controls it: escape it before you show it. */
   readonly answer?: string;
-  /** What its token said; absent if it was signed with none, or if no request was made. */
-  readonly token?: AttemptToken;
-}
-
-/** The claims and the key of an attempt's token, without the token and its data. */
-export interface AttemptToken {
-  readonly jti: string;
-  readonly txn: string;
-  readonly event: string;
-  readonly issuedAt: Date;
-  readonly expiresAt: Date;
-  readonly alg: string;
-  readonly kid?: string;
+  /** The claims and the key of its token; absent if it was signed with none, or if no request was made. */
+  readonly token?: {
+    readonly jti: string;
+    readonly txn: string;
+    readonly event: string;
+    readonly issuedAt: Date;
+    readonly expiresAt: Date;
+    readonly alg: string;
+    readonly kid?: string;
+  };
 }
 
 /** A delivery with its attempts, oldest first. */
@@ -103,8 +100,8 @@ export interface WebhookDeliveryPayload {
   readonly bytes: Buffer;
 }
 
-/** The number of deliveries by state. */
-export interface DeliveryStanding {
+/** The number of deliveries by state, in total and by endpoint. */
+export interface WebhookDeliveryStats {
   readonly pending: number;
   readonly delivered: number;
   readonly dead: number;
@@ -112,18 +109,15 @@ export interface DeliveryStanding {
   readonly held: number;
   /** Milliseconds by which the oldest of the other pending deliveries is overdue; 0 if none is. */
   readonly lag: number;
+  /** By endpoint and tenant; without `endpointId`, deliveries to URLs. */
+  readonly endpoints: readonly (Omit<WebhookDeliveryStats, 'endpoints'> & {
+    readonly endpointId?: string;
+    readonly tenant?: string;
+  })[];
 }
 
-/** The deliveries of one endpoint and tenant; without `endpointId`, deliveries to URLs. */
-export interface EndpointStanding extends DeliveryStanding {
-  readonly endpointId?: string;
-  readonly tenant?: string;
-}
-
-/** The number of deliveries by state, in total and by endpoint. */
-export interface WebhookDeliveryStats extends DeliveryStanding {
-  readonly endpoints: readonly EndpointStanding[];
-}
+/** The number of deliveries by state. */
+export type DeliveryStanding = Omit<WebhookDeliveryStats, 'endpoints'>;
 
 /** A delivery without its payload, and of its URL only the origin. */
 export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView {

@@ -46,14 +46,6 @@ export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {
   readonly [Name in keyof Removable]?: Removable[Name] | null;
 };
 
-/** A key of an endpoint, without the secret. */
-export interface EndpointKeyView {
-  /** The key id in tokens. */
-  readonly kid: string;
-  /** From when it signs, until a newer one does. */
-  readonly signsFrom: Date;
-}
-
 /** An endpoint without its secrets. */
 export interface WebhookEndpointView {
   readonly id: string;
@@ -65,8 +57,13 @@ export interface WebhookEndpointView {
   readonly metadata?: Readonly<Record<string, string>>;
   /** Settings that differ from the publisher's; the timeout in milliseconds. */
   readonly settings: StoredEndpointSettings;
-  /** Its own keys, oldest first; empty if the publisher signs, and for configured endpoints. */
-  readonly keys: readonly EndpointKeyView[];
+  /** Its own keys without the secrets, oldest first; empty if the publisher signs, and for configured endpoints. */
+  readonly keys: readonly {
+    /** The key id in tokens. */
+    readonly kid: string;
+    /** From when it signs, until a newer one does. */
+    readonly signsFrom: Date;
+  }[];
   /** The kinds of its credentials; absent if it has none. */
   readonly credentials?: readonly CredentialKind[];
   /** Absent while the endpoint is enabled. */

@@ -23,16 +23,6 @@ export const EXPLANATION_STEPS = [
 /** The name of a step. */
 export type ExplanationStepName = (typeof EXPLANATION_STEPS)[number];
 
-/** One step and its outcome. */
-export interface ExplanationStep {
-  readonly step: ExplanationStepName;
-  /** `skipped`: not reached, or nothing to check. */
-  readonly outcome: 'passed' | 'failed' | 'skipped';
-  /** The code of the refusal; only for the step that failed. */
-  readonly code?: string;
-  readonly detail: string;
-}
-
 /** Codes of hints. Stable; a new version may add some. */
 export const EXPLANATION_HINTS = [
   'authorization_missing',
@@ -88,12 +78,6 @@ export const EXPLANATION_HINTS = [
 /** The code of a hint. */
 export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
 
-/** An observation that helps to find the cause. */
-export interface ExplanationHint {
-  readonly code: ExplanationHintCode;
-  readonly detail: string;
-}
-
 /** Adds a hint to an explanation. */
 export type AddHint = (code: ExplanationHintCode, detail: string) => void;
 
@@ -108,8 +92,22 @@ export interface WebhookExplanation {
   /** The status that the sender gets. */
   readonly status?: number;
   /** Every step in its order; of a sender, those that it has. Exactly one has failed if the verdict is `refused`. */
-  readonly steps: readonly ExplanationStep[];
-  readonly hints: readonly ExplanationHint[];
+  readonly steps: readonly {
+    readonly step: ExplanationStepName;
+    /** `skipped`: not reached, or nothing to check. */
+    readonly outcome: 'passed' | 'failed' | 'skipped';
+    /** The code of the refusal; only for the step that failed. */
+    readonly code?: string;
+    readonly detail: string;
+  }[];
+  /** Observations that help to find the cause. */
+  readonly hints: readonly { readonly code: ExplanationHintCode; readonly detail: string }[];
   /** For comparison with the sender's; absent if no token can be read. */
   readonly receipt?: ReceivedReceipt;
 }
+
+/** One step and its outcome. */
+export type ExplanationStep = WebhookExplanation['steps'][number];
+
+/** An observation that helps to find the cause. */
+export type ExplanationHint = WebhookExplanation['hints'][number];

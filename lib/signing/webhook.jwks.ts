@@ -40,8 +40,22 @@ const MS_PER_SECOND = 1_000;
 
 /** A JSON Web Key Set, RFC 7517 section 5, of public keys. */
 export interface WebhookKeySet {
-  readonly keys: readonly PublicJwk[];
+  /** RFC 7517: these members and no others. */
+  readonly keys: readonly {
+    readonly kty: string;
+    readonly crv?: string;
+    readonly x?: string;
+    readonly y?: string;
+    readonly n?: string;
+    readonly e?: string;
+    readonly kid?: string;
+    readonly alg: SignatureAlgorithm;
+    readonly use: 'sig';
+  }[];
 }
+
+/** The public half of a key pair. */
+type PublicJwk = WebhookKeySet['keys'][number];
 
 /**
  * The public keys of the publisher's own issuer, with which receivers verify without a secret. The option `jwks` serves them;
@@ -120,19 +134,6 @@ function publish(input: SigningKeyInput): Publication {
     };
   }
   return { published: { jwk: publicJwk(half, { alg, kid }), closes: window?.closes ?? Infinity } };
-}
-
-/** The public half of a key pair, RFC 7517: these members and no others. */
-export interface PublicJwk {
-  readonly kty: string;
-  readonly crv?: string;
-  readonly x?: string;
-  readonly y?: string;
-  readonly n?: string;
-  readonly e?: string;
-  readonly kid?: string;
-  readonly alg: SignatureAlgorithm;
-  readonly use: 'sig';
 }
 
 /** What makes up a public key of each type, RFC 7638 section 3.2, in the order in which its thumbprint wants it. */

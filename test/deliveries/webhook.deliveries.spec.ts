@@ -474,10 +474,11 @@ describe('stats', () => {
       pending: 1,
       delivered: 2,
       dead: 0,
+      held: 0,
       lag: 4_000,
       endpoints: expect.arrayContaining([
-        { endpointId: 'crm', pending: 1, delivered: 1, dead: 0, lag: 4_000 },
-        { endpointId: 'erp', pending: 0, delivered: 1, dead: 0, lag: 0 },
+        { endpointId: 'crm', pending: 1, delivered: 1, dead: 0, held: 0, lag: 4_000 },
+        { endpointId: 'erp', pending: 0, delivered: 1, dead: 0, held: 0, lag: 0 },
       ]),
     });
     expect(await deliveries().stats({ endpointId: 'erp' })).toMatchObject({ pending: 0, lag: 0 });
