@@ -281,9 +281,8 @@ export class DeliveryMemory {
   /** Deletes deliveries in any state. */
   erase(filter: DeliveryFilter): number {
     const erased = [...this.byId.values()].filter((entry) => matches(entry, filter));
-    // All of them first: one that gets its turn must not run before it is deleted, too.
-    for (const entry of erased) entry.isErased = true;
     for (const entry of erased) {
+      entry.isErased = true;
       this.forget(entry);
       // It may be among the pending deliveries until it is due.
       entry.dropContent();

@@ -291,6 +291,7 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     const claim = subject.claim({ lease: subject.short });
     const stale = await subject.reserve(claim);
     await subject.advance(subject.short + 50);
+    await subject.expectFenced(stale, 'the lease has ended');
     const holder = await subject.reserve({ ...claim, lease: LONG });
 
     assert.notEqual(holder.owner, stale.owner);

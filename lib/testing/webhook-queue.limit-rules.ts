@@ -136,6 +136,38 @@ export const LIMIT_RULES: QueueRules = {
     assert.deepEqual(ran(bench), ['a-1']);
   },
 
+  'keeps the longer one of two pauses': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async ({ id }, attempt) => {
+      if (id === 'a-2') await opened;
+      const outcome = { type: 'delivered' } as const;
+      const overloadedUntil = bench.now() + (id === 'a-1' ? HOUR : STEP);
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+    });
+    await enqueueLimited(bench, { concurrency: 2 }, 'a-1', 'a-2', 'a-3');
+    await bench.untilState('a-1', 'delivered 1');
+    await bench.untilRuns(2);
+    open();
+    await bench.untilState('a-2', 'delivered 1');
+
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench).toSorted(), ['a-1', 'a-2']);
+  },
+
+  'ends a pause without a burst': async (bench) => {
+    await bench.consume((_, attempt) => {
+      const outcome = { type: 'delivered' } as const;
+      if (bench.runs.length > 1) return outcome;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + STEP };
+    });
+    const limits = { ...RARELY, burst: 3, concurrency: 1 };
+    await enqueueLimited(bench, limits, 'a-1', 'a-2', 'a-3');
+    await bench.untilState('a-2', 'delivered 1');
+
+    await bench.advance(A_WHILE);
+    assert.deepEqual(ran(bench), ['a-1', 'a-2']);
+  },
+
   'ends a pause with the limits that are recorded next': async (bench) => {
     const limits = { concurrency: 1, perSecond: 50, burst: 2 };
     await bench.consume((_, attempt) => {

@@ -67,6 +67,21 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
   });
 
+  it('uses the slots of a lane again whose deliveries have waited for its limit', async () => {
+    const options = { concurrency: 8, concurrencyPerDestination: 2 };
+    const queue = new BullMqQueue(bullQueue(), options);
+    const deliveries = Array.from({ length: 8 }, (_, n) => due(`limited-${n}`));
+    await queue.enqueue(deliveries.map((one) => ({ ...one, limits: { concurrency: 1 } })));
+    let ended = 0;
+    await queue.consume(async () => {
+      ended++;
+      return { outcome: { type: 'delivered' } };
+    });
+    while (ended < deliveries.length) await sleep(5);
+
+    expect(await queue.stop(Date.now() + 5_000)).toBe(0);
+  });
+
   it('starts the deliveries of other endpoints ahead of the backlog of one', async () => {
     const queue = new BullMqQueue(bullQueue(), { concurrency: 8 });
     const backlog = Array.from({ length: 3_000 }, (_, n) => due(`large-${n}`, 'large'));

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { decodeJwt } from 'jose';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { digest } from 'nestjs-webhook-token/token';
 import { adapters } from '../fixtures/adapters.js';
@@ -150,6 +151,48 @@ describe.each(adapters)('bodies of a hostile sender on %s', (adapter, createAdap
       expect(outcome(await connection.answer())).toEqual([401, 'token_expired']);
       connection.destroy();
       await late.close();
+    });
+
+    it('rejects a body that ends just after its token has expired', async () => {
+      const { token, body } = signedBody('{"late":true}');
+      const { exp } = decodeJwt(token);
+      const clock = new TestClock(exp! * 1_000 - 300);
+      const late = await HostileTarget.start(createAdapter(), {
+        options: { ...receiverOptions({ clockTolerance: 0 }), clock },
+      });
+      const [connection, socket] = await late.connectBothEnds();
+      connection.write(postHead(token, ['Content-Type: application/json', 'Content-Length: 13']));
+      connection.write(body.subarray(0, 1));
+      await arrived(connection, socket);
+      await clock.advance(300);
+      connection.write(body.subarray(1));
+
+      expect(outcome(await connection.answer())).toEqual([401, 'token_expired']);
+      connection.destroy();
+      await late.close();
+    });
+
+    it('accepts a body of the limit, and no byte more', async () => {
+      const limit = Buffer.alloc(1_000, 'x');
+      const over = Buffer.alloc(1_001, 'x');
+      for (const [bytes, expected] of [
+        [limit, [204, undefined]],
+        [over, [413, 'payload_too_large']],
+      ] as const) {
+        const framings = [
+          [`Content-Length: ${bytes.length}\r\n\r\n`, ''],
+          [`Transfer-Encoding: chunked\r\n\r\n${bytes.length.toString(16)}\r\n`, '\r\n0\r\n\r\n'],
+        ] as const;
+        for (const [before, after] of framings) {
+          const { token, body } = signedBody(bytes);
+          const [connection] = await sparing.connectBothEnds();
+          const head = postHead(token, ['Content-Type: text/plain']).replace(/\r\n$/, before);
+          connection.write(Buffer.concat([Buffer.from(head), body, Buffer.from(after)]));
+
+          expect(outcome(await connection.answer())).toEqual(expected);
+          connection.destroy();
+        }
+      }
     });
 
     it('rejects chunks at the limit', async () => {

@@ -203,7 +203,7 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
       'x-my-session-id': 'k',
       'x-auth-request': 'k',
       'x-my-credential': 'k',
-      referer: 'https://shop.example/in?key=k#k',
+      referer: ['https://shop.example/in?key=k#k', 'https://shop.example/on#k'],
       'x-person': 'Ada',
       'x-test': '1',
     };
@@ -221,6 +221,7 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
         expect.arrayContaining([expect.stringMatching(/assertion|oidc|session|auth|credential/)]),
       );
       expect(entry?.headers).toContainEqual(['referer', 'https://shop.example/in']);
+      expect(entry?.headers).toContainEqual(['referer', 'https://shop.example/on']);
     }
     const { entries } = await inbox.list({ outcome: 'handled' });
     const { payload } = (await inbox.get(entries[0]!.id))!;

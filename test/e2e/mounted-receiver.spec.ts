@@ -1,10 +1,23 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, Post, Body, Get } from '@nestjs/common';
 import { IsInt, IsString } from 'class-validator';
-import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
+import {
+  MemoryReplayStore,
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookData,
+  WebhookEvent,
+} from 'nestjs-webhook-token';
+import type { ReplayReservation } from 'nestjs-webhook-token/ports';
 import { adapters } from '../fixtures/adapters.js';
 import { head, post, send } from '../fixtures/http-client.js';
-import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import {
+  receiverOptions,
+  signed,
+  signedBody,
+  startApp,
+  type StartedApp,
+} from '../fixtures/receiver-app.js';
 
 class OrderCreated {
   @IsString() id!: string;
@@ -102,6 +115,30 @@ describe.each(adapters)('a receiver mounted on %s', (_, createAdapter) => {
 
     expect(answer.status).toBe(204);
     expect(orders.seen).toEqual([['money', 'refund.a.b', bytes, bytes]]);
+  });
+
+  it('answers once an event whose handler failed is free again', async () => {
+    const steps: string[] = [];
+    class DistantStore extends MemoryReplayStore {
+      override async release(reservation: ReplayReservation): Promise<boolean> {
+        // As long as a request and its answer take.
+        await send(started.origin, { method: 'GET', path: '/api/hello' });
+        steps.push('released');
+        return super.release(reservation);
+      }
+    }
+    const other = await startApp(createAdapter(), {
+      options: receiverOptions({ replay: { store: new DistantStore() } }),
+      providers: [Orders],
+    });
+    const token = signed({ event: 'failing.always' });
+    const first = await head(other.origin, token);
+    steps.push('answered');
+    const second = await head(other.origin, token);
+
+    expect(steps.slice(0, 2)).toEqual(['released', 'answered']);
+    expect([first.status, second.status]).toEqual([500, 500]);
+    await other.app.close();
   });
 
   it('answers 422 to invalid data', async () => {

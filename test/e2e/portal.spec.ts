@@ -498,7 +498,13 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       const paths = (delivery: string, endpoint: string): [string, string, unknown?][] => [
         ['GET', `/deliveries/${delivery}`],
         ['GET', `/deliveries/${delivery}/payload`],
+        ['POST', `/deliveries/${delivery}/skip`, {}],
         ['GET', `/endpoints/${endpoint}`],
+        ['GET', `/endpoints/${endpoint}/blocked-keys`],
+        ['GET', `/endpoints/${endpoint}/format`],
+        ['GET', `/endpoints/${endpoint}/recovery`],
+        ['POST', `/endpoints/${endpoint}/recovery`, { dryRun: true }],
+        ['DELETE', `/endpoints/${endpoint}/recovery`],
         ['PATCH', `/endpoints/${endpoint}`, { description: 'x' }],
         ['DELETE', `/endpoints/${endpoint}`],
         ['POST', `/endpoints/${endpoint}/enable`, {}],
@@ -521,6 +527,25 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
         expect(await answersTo(paths(deliveries, endpoint))).toEqual(unknown);
       }
       expect(unknown.every((answer) => (answer as unknown[])[1] === 404)).toBe(true);
+    });
+
+    it('does not show the URL of an endpoint that another tenant has under the same id', async () => {
+      const endpoints = own.app.get(WebhookEndpoints);
+      const url = 'https://192.0.2.9/of-globex';
+      await endpoints.create({ id: 'reused', url: 'https://192.0.2.8/of-acme', tenant: 'acme' });
+      const sent = await own.publish('order.shipped', { of: 'acme' }, 'acme');
+      const urls = async (): Promise<unknown[]> => {
+        const answers = await Promise.all(sent.map(async (id) => ask('GET', `/deliveries/${id}`)));
+        return answers.map(({ json }) => json!['url']);
+      };
+      const before = await urls();
+      await endpoints.delete('reused');
+      await endpoints.create({ id: 'reused', url, tenant: 'globex' });
+      const after = await urls();
+      await endpoints.delete('reused');
+
+      expect(before).toContain('https://192.0.2.8/of-acme');
+      expect(after.toSorted()).toEqual(['https://192.0.2.2/hooks', undefined]);
     });
 
     it('redelivers nothing of another tenant', async () => {

@@ -380,6 +380,13 @@ describe('a provider', () => {
     ).rejects.toThrow(problem);
   });
 
+  it('may have a maxStale that is its ttl', async () => {
+    const issuers = Object.assign(new TestIssuers(), { ttl: '1h', maxStale: '1h' });
+    const { app } = await startApp(createFastify(), { options: receiverOptions({ issuers }) });
+
+    await app.close();
+  });
+
   it('must be an instance of the class, so that it can be refreshed', async () => {
     const issuers = { load: () => [], ttl: 1 } as unknown as TestIssuers;
 

@@ -80,6 +80,43 @@ import { due } from './deliveries.js';
     }
   });
 
+  it('records an attempt once if the answer to its record is lost', async () => {
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
+    let records = 0;
+    pool.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      const losing = async (...args: unknown[]): Promise<unknown> => {
+        const answer = await query(...args);
+        if (/INSERT INTO \S+\.attempt /.test(String(args[0])) && ++records === 1) {
+          throw new Error('Connection terminated unexpectedly');
+        }
+        return answer;
+      };
+      client.query = losing as never;
+    });
+    const options = { schema: database.newSchema(), pollInterval: '100ms', notify: false } as const;
+    const queue = new PostgresQueue({ pool, ...options });
+    try {
+      await queue.enqueue([due('recorded')]);
+      await queue.consume(async (_, number) => {
+        const at = Date.now();
+        const attempt = { attempt: number, at, durationMs: 1, method: 'POST' } as const;
+        return number === 1
+          ? { outcome: { type: 'retry', at, reason: 'http_503' }, attempt }
+          : { outcome: { type: 'delivered' }, attempt };
+      });
+      await until(async () => (await queue.find(['recorded']))[0]?.status === 'delivered');
+
+      const attempts = await queue.attempts('recorded');
+      expect(attempts.map(({ attempt }) => attempt)).toEqual([1, 2]);
+      // The first one again, and the second.
+      expect(records).toBe(3);
+    } finally {
+      await queue.stop(0);
+      await pool.end();
+    }
+  });
+
   it('rejects calls in time, delivers over other connections, and destroys the lost ones', async () => {
     const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const schema = database.newSchema();

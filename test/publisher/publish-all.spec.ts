@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import type { WebhookEventToPublish } from '../../lib/index.js';
+import { WebhookEndpoints, type WebhookEventToPublish } from '../../lib/index.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 
@@ -147,6 +147,23 @@ describe('expiresIn', () => {
 
     expect(await bench.dead()).toMatchObject([{ reason: 'expired', attempts: 1 }]);
     expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('gives a delivery up when it expires, while its endpoint is paused', async () => {
+    const endpoints = bench.module.get(WebhookEndpoints);
+    await endpoints.pause('crm');
+    await bench.publisher.publish('order.created', { id: 1 }, { expiresIn: '3s' });
+    await bench.reported(1);
+    expect(bench.reports[0]!.outcome).toEqual({
+      type: 'defer',
+      at: bench.clock.now() + 3_000,
+      reason: 'endpoint_paused',
+    });
+    await bench.clock.advance(3_000);
+    await bench.reported(2);
+
+    expect(await bench.dead()).toMatchObject([{ reason: 'expired', attempts: 0 }]);
+    expect(receiver.requests).toEqual([]);
   });
 
   it('does not send an event that expires before its first attempt', async () => {

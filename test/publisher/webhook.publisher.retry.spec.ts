@@ -242,6 +242,23 @@ describe('the other deliveries of an endpoint', () => {
     });
   });
 
+  it('wait after 429, also once an earlier attempt is acknowledged', async () => {
+    receiver.script = (_, index) =>
+      (['hang', later(429, '600')] as const)[index] ?? { status: 204 };
+    const first = bench.publisher.send('crm', 'order.created', ['first']);
+    await receiver.received(1);
+    await bench.publisher.send('crm', 'order.created', ['second']);
+    receiver.answerHeld({ status: 204 });
+    await first;
+
+    expect(await bench.publisher.send('crm', 'order.created', ['third'])).toMatchObject({
+      status: 'scheduled',
+      attempts: 0,
+      failureReason: 'endpoint_overloaded',
+    });
+    expect(receiver.requests).toHaveLength(2);
+  });
+
   it('wait a minute after a timeout', async () => {
     receiver.script = () => 'hang';
     const first = bench.publisher.send('crm', 'order.created', ['first']);

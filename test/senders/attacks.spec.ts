@@ -280,6 +280,19 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
       expect((await deliver({ headers: { ...headers, [header]: both }, body })).status).toBe(204);
     });
 
+    it('accepts 16 signatures, of which one is valid', async () => {
+      if (scheme.separator === undefined) return;
+      const { headers, body } = await sign();
+      const parts = headers[header]!.split(scheme.separator);
+      const wrong = (await sign(clock.now() - 1_000)).headers[header]!.split(scheme.separator).at(
+        -1,
+      )!;
+      const many = [...parts.slice(0, -1), ...Array<string>(15).fill(wrong), parts.at(-1)];
+      const value = many.join(scheme.separator);
+
+      expect((await deliver({ headers: { ...headers, [header]: value }, body })).status).toBe(204);
+    });
+
     it('refuses more than 16 signatures', async () => {
       if (scheme.separator === undefined) return;
       const { headers, body } = await sign();

@@ -219,6 +219,28 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
     expect(handlers.seen).toHaveLength(1);
   });
 
+  it('acknowledges a replay for as long as it accepts the token', async () => {
+    const keys = [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }] as const;
+    const sender = securityEvents({ ...stream, keys, maxAge: '1h', tolerance: '300s' });
+    const replay = { window: '1s' };
+    const other = await startApp(createAdapter(), {
+      options: { receiver: { path: 'events', sender, clockTolerance: 0, replay }, clock },
+      providers: [ReceivedEvents],
+    });
+    const token = set();
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    const request = { path: '/events', headers, body: token };
+    const first = await send(other.origin, request);
+    await clock.advance(3_600_000 + 200_000);
+    const replayed = await send(other.origin, request);
+    await clock.advance(100_000);
+    const late = await send(other.origin, request);
+
+    expect([first, replayed, late].map(({ status }) => status)).toEqual([202, 202, 400]);
+    expect(other.app.get(ReceivedEvents).seen).toHaveLength(1);
+    await other.app.close();
+  });
+
   it('rejects another event under a known id', async () => {
     await push(set({ jti: 'taken' }));
     const answer = await push(set({ jti: 'taken', events: { 'https://idp.example/other': {} } }));

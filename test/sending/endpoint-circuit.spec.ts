@@ -43,7 +43,7 @@ describe('a circuit', () => {
       circuit.record(failed, START);
     }
 
-    expect(circuit.record(true, START + CIRCUIT.window + 30_000)).toBeUndefined();
+    expect(circuit.record(true, START + CIRCUIT.window)).toBeUndefined();
   });
 
   it('admits one trial after its pause, while the others wait for its outcome', () => {
@@ -79,6 +79,26 @@ describe('a circuit', () => {
     expect(circuit.admit(START + 40_000)).toBe(START + 70_000);
   });
 
+  it('pauses for 30 s again when it opens after it has closed', () => {
+    const circuit = failing(5);
+    circuit.admit(START + 30_000);
+    circuit.record(true, START + 30_000);
+    circuit.admit(START + 90_000);
+    circuit.record(false, START + 90_000);
+    for (let i = 0; i < 5; i++) circuit.record(true, START + 91_000);
+
+    expect(circuit.admit(START + 91_000)).toBe(START + 121_000);
+  });
+
+  it('stays closed after a success, whatever failed before it', () => {
+    const circuit = failing(10);
+    circuit.admit(START + 30_000);
+
+    expect(circuit.record(false, START + 30_000)).toBe('closed');
+    expect(circuit.record(true, START + 30_000)).toBeUndefined();
+    expect(circuit.state).toBe('closed');
+  });
+
   it('admits another trial if the first has no outcome', () => {
     const circuit = failing(5);
     circuit.admit(START + 30_000);
@@ -102,6 +122,8 @@ describe('a circuit', () => {
     expect(circuit.failingSince(later)).toBeUndefined();
     circuit.record(true, later);
     expect(circuit.failingSince(later)).toBeUndefined();
+    for (let i = 0; i < 4; i++) circuit.record(true, later + 60_000);
+    expect(circuit.failingSince(later + 60_000)).toBe(later);
   });
 
   it('does not count failures that are days apart as failures in a row', () => {

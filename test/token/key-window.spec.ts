@@ -145,6 +145,12 @@ describe('keys without a kid', () => {
     );
   });
 
+  it('are all tried if there are four', () => {
+    const keys = [1, 2, 3, 4].map((n) => ({ key: `${SECRET}-${n}` }));
+
+    for (const key of keys) expect(codeAt(FROM, keys, key)).toBe('accepted');
+  });
+
   it('are counted from when the tolerance opens their windows', () => {
     // Three are valid to the end of the fourth month, when the next two begin.
     const before = [1, 2, 3].map((n) => monthly(n, 5 - n));
