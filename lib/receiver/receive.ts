@@ -181,7 +181,7 @@ export class ReceivePipeline {
     }
   }
 
-  /** Runs the handlers of a mounted path, or enqueues the event for them. */
+  /** Calls the handlers of a mounted path, or enqueues the event for them. */
   private async dispatch(
     reception: WebhookReception,
     handlers: readonly WebhookHandler[],
@@ -195,7 +195,7 @@ export class ReceivePipeline {
         reception.stage = 'queued';
         return acknowledge('queued');
       }
-      await this.dispatcher.run(handlers, event).catch((error: unknown) => {
+      await this.dispatcher.call(handlers, event).catch((error: unknown) => {
         throw new HandlerFailure(error);
       });
     } else if (unhandledEvent === 'reject') {

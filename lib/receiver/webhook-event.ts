@@ -11,13 +11,7 @@ import { isTokenProfile, type ReceivedProfile } from '../token/webhook-token.con
 import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
-
-/** The reception of an event, as far as the event uses it. */
-interface EventReception {
-  /** The key that all copies of the event share. */
-  readonly identity: string;
-  commitIn(tx: unknown): Promise<void>;
-}
+import type { WebhookReception } from './reception.js';
 
 /**
  * What the receiver stores with an event, hidden from handlers. A private member of the event instead of a WeakMap, whose values V8
@@ -25,7 +19,7 @@ interface EventReception {
  */
 export class EventInternals {
   /** Records the event in a transaction; absent for an event that is not being received. */
-  reception: EventReception | undefined;
+  reception: WebhookReception | undefined;
   /** How many handlers the event has. */
   handlers = 1;
   /** The request it arrived in, if it is observed. */
@@ -191,7 +185,7 @@ export class WebhookEvent<Pattern extends string = string> {
 }
 
 /** @throws {@link WebhookReplayError} `unsupported_option` if the event cannot be committed by a handler */
-function receptionFor({ reception, handlers }: EventInternals): EventReception {
+function receptionFor({ reception, handlers }: EventInternals): WebhookReception {
   if (handlers > 1) {
     // If one recorded the event and another failed, the event would count as handled and the other would never run again.
     throw new WebhookReplayError(
@@ -207,7 +201,7 @@ function receptionFor({ reception, handlers }: EventInternals): EventReception {
 }
 
 /**
- * The claim by which an event is recognised when it is repeated.
+ * The replay claim by which an event is recognised when it is repeated.
  *
  * @param digest - of the body, if it identifies the content; otherwise the value of the data does
  */
@@ -240,7 +234,7 @@ export function replayClaim(
   };
 }
 
-/** The claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
+/** The replay claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
 export function handledClaim(
   deliveryId: string,
   { receiver, issuer }: WebhookEvent,

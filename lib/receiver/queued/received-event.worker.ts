@@ -116,7 +116,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       await reception.handle(async () => {
         const handlers = this.dispatcher.handlersOf(event);
         if (handlers.length === 0) throw new Unhandled();
-        await this.dispatcher.run(handlers, event);
+        await this.dispatcher.call(handlers, event);
       });
     } catch (error) {
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
