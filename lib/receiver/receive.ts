@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
+import { inTime } from '../clock/webhook-clock.js';
 import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
-import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
+import type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/replay-store.js';
 import {
   acknowledge,
   answerChallenge,
@@ -18,8 +19,11 @@ import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
-import { replayClaim, WebhookReception } from './reception.js';
-import { EventInternals, WebhookEvent } from './webhook-event.js';
+import { noAnswer, WebhookReception } from './reception.js';
+import { EventInternals, replayClaim, WebhookEvent } from './webhook-event.js';
+
+/** Milliseconds for which a request waits for its reservation. */
+const RESERVING_TIME = 9_000;
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
@@ -112,7 +116,9 @@ export class ReceivePipeline {
       if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
       const handlers = this.dispatcher.handlersOf(event);
       unhandled = handlers.length === 0;
-      const answer = await reception.run(async () => this.handle(reception, handlers, receiver));
+      const answer = await reception.handle(async () =>
+        this.dispatch(reception, handlers, receiver),
+      );
       return { answer, event, unhandled };
     } catch (error) {
       return { answer: answerTo(error, receiver.takesTokens), event, error, unhandled };
@@ -125,7 +131,7 @@ export class ReceivePipeline {
   }
 
   /**
-   * Verifies a request and reserves its event, which the caller then handles with `reception.run()`.
+   * Verifies a request and reserves its event, which the caller then handles with `reception.handle()`.
    *
    * @param arrivedAt - of `receiving.now()`
    * @throws {@link WebhookTokenError}, {@link WebhookSignatureError}, {@link WebhookPayloadError}, {@link WebhookStoreError};
@@ -175,8 +181,8 @@ export class ReceivePipeline {
     }
   }
 
-  /** Runs the handlers of a mounted path, or enqueues the event for them. */
-  private async handle(
+  /** Calls the handlers of a mounted path, or enqueues the event for them. */
+  private async dispatch(
     reception: WebhookReception,
     handlers: readonly WebhookHandler[],
     { events, queued, unhandledEvent, clock }: ResolvedReceiver,
@@ -189,7 +195,7 @@ export class ReceivePipeline {
         reception.stage = 'queued';
         return acknowledge('queued');
       }
-      await this.dispatcher.run(handlers, event).catch((error: unknown) => {
+      await this.dispatcher.call(handlers, event).catch((error: unknown) => {
         throw new HandlerFailure(error);
       });
     } else if (unhandledEvent === 'reject') {
@@ -214,10 +220,11 @@ export function replayed(): WebhookReplayError {
  */
 async function reserveClaim(
   claim: ReplayClaim,
-  { replayStore, onDuplicate }: ResolvedReceiver,
+  { replayStore, onDuplicate, clock }: ResolvedReceiver,
 ): Promise<ReplayReservation | undefined> {
   // A custom store may throw anything, even synchronously; in every case the request is refused.
-  const verdict = await (async () => replayStore.reserve(claim))().catch(storeFailed);
+  const reserve = async (): Promise<ReplayVerdict> => replayStore.reserve(claim);
+  const verdict = await inTime(clock, RESERVING_TIME, reserve, noAnswer).catch(storeFailed);
   switch (verdict.status) {
     case 'reserved':
       return verdict.reservation;

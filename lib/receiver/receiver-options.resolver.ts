@@ -28,7 +28,7 @@ import type {
 } from './receiver-options.interface.js';
 import { RECEIVER } from './receiver-options.rules.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
-import { LeaseKeeper } from './lease-keeper.js';
+import { LeaseKeeper } from './reception.js';
 
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;

@@ -114,11 +114,11 @@ export function observeReceiving(
   );
 }
 
-/** Runs a handler, and observes it. */
+/** Calls a handler, and observes it. */
 export async function observeHandler<T>(
   handler: string,
   event: WebhookEvent,
-  run: () => T | Promise<T>,
+  call: () => T | Promise<T>,
 ): Promise<T> {
   const makeFacts = (): HandlingOperation['facts'] => ({
     handler,
@@ -129,7 +129,7 @@ export async function observeHandler<T>(
     run: event.run,
     queued: internalsOf(event).queued,
   });
-  return handling.observe(makeFacts, run, {
+  return handling.observe(makeFacts, call, {
     of: () => ({}),
     failed: (error) => ({ error: errorType(error) }),
   });

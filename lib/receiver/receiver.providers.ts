@@ -3,11 +3,8 @@ import { APP_INTERCEPTOR } from '@nestjs/core';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
-import {
-  WebhookDispatcher,
-  WebhookHandlerRegistry,
-  WebhookHandlerContext,
-} from './handlers/webhook.dispatcher.js';
+import { WebhookHandlerContext } from './handlers/handler-call.js';
+import { WebhookDispatcher, WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
 import { ReceivePipeline } from './receive.js';

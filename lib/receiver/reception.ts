@@ -1,14 +1,15 @@
-import { hash } from 'node:crypto';
+import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
+import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 import type { RequestBody } from '../request/body.js';
-import { isTokenProfile } from '../token/webhook-token.constants.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceiverReporter } from './receiver.reporter.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
-/** Milliseconds for which recording a handled event is retried. Senders usually wait 15 s or longer for an answer. */
+/** Milliseconds for which recording a handled event is tried. Senders usually wait 15 s or longer for an answer. */
 const RECORDING_TIME = 9_000;
+/** Milliseconds for which an answer waits until its event is freed. */
+const RELEASING_TIME = 2_000;
 /** Milliseconds between two attempts; each pause is twice as long as the one before. */
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 1_000;
@@ -19,24 +20,25 @@ const LONGEST_PAUSE = 1_000;
  */
 export type EventStage = 'handled' | 'queued' | 'acknowledged' | 'run';
 
+/** `open` until the work of {@link WebhookReception.handle} starts. */
+type ReceptionState = 'open' | 'handling' | 'recording' | 'settled';
+
 /**
  * A verified event that is being handled, and its reservation in the replay store.
  *
- * {@link run} handles and settles it. A route without `@WebhookRoute()` has no handler to wait for: its guard calls one of
+ * {@link handle} handles and settles it. A route without `@WebhookRoute()` has no handler to wait for: its guard calls one of
  * {@link complete}, {@link fail} and {@link abandon} instead.
  */
 export class WebhookReception {
+  state: ReceptionState;
   /** How far the event is now; only a warning names it. */
   stage: EventStage = 'handled';
-  /** Whether {@link run} has started, and has not settled the event. */
-  running = false;
-  /** Whether the work of {@link run} failed, as opposed to something before or after it. */
+  /** Whether the work of {@link handle} failed, as opposed to something before or after it. */
   workFailed = false;
   /** Whether the handler put the record into its own transaction; only the store knows how that ended. */
   committed = false;
   /** The error that `event.commit(tx)` threw because the lease had ended. */
   leaseLost: WebhookReplayError | undefined;
-  private state: 'open' | 'recording' | 'settled';
   private ended: Promise<unknown> | undefined;
 
   /**
@@ -69,11 +71,7 @@ export class WebhookReception {
     return this.reservation === undefined;
   }
 
-  get unsettled(): boolean {
-    return this.state !== 'settled';
-  }
-
-  /** Resolves when {@link run} has ended, or at once if it never started. */
+  /** Resolves when {@link handle} has ended, or at once if it never started. */
   async idle(): Promise<void> {
     await this.ended;
   }
@@ -85,16 +83,16 @@ export class WebhookReception {
    * @throws the error of the work; {@link WebhookReplayError} `lease_lost`, also if the work ignored it: it may have rolled back,
    *   and no one repeats an acknowledged event; {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
-  async run<T>(work: () => T | Promise<T>): Promise<T> {
+  async handle<T>(work: () => T | Promise<T>): Promise<T> {
     const operation = internalsOf(this.event).receiving;
-    const run = async (): Promise<T> => this.runAndSettle(work);
-    this.running = true;
-    const running = operation === undefined ? run() : operation.run(run);
-    this.ended = running.catch(() => undefined);
-    return running;
+    const settle = async (): Promise<T> => this.handleAndSettle(work);
+    this.state = 'handling';
+    const settled = operation === undefined ? settle() : operation.run(settle);
+    this.ended = settled.catch(() => undefined);
+    return settled;
   }
 
-  private async runAndSettle<T>(work: () => T | Promise<T>): Promise<T> {
+  private async handleAndSettle<T>(work: () => T | Promise<T>): Promise<T> {
     let value: T;
     try {
       value = await work();
@@ -115,37 +113,27 @@ export class WebhookReception {
    */
   async complete(): Promise<void> {
     this.body.remove();
-    if (this.state !== 'open') return;
+    if (!this.isUnrecorded) return;
     if (this.committed) return this.settle();
     this.state = 'recording';
     try {
       if (!(await this.record())) this.reporter.takenOver(this.event);
       this.settle();
     } catch (error) {
-      this.state = 'open';
       this.reporter.unrecorded(this.event, this.stage);
-      await this.fail();
+      await this.release();
       throw error;
     }
   }
 
   /**
-   * Frees the event, so that it can be sent again. If the store fails, the end of the lease frees it.
+   * Frees the event, so that it can be sent again.
    *
    * This also applies after the handler put the record into its own transaction: the store frees what was rolled back, and keeps
    * what was committed.
    */
   async fail(): Promise<void> {
-    const { reservation } = this;
-    const isOpen = this.state === 'open';
-    this.settle();
-    if (!isOpen || reservation === undefined) return;
-    try {
-      // What was committed stays recorded; what was rolled back is free now.
-      if (await this.receiver.replayStore.release(reservation)) this.committed = false;
-    } catch {
-      // The end of the lease frees it.
-    }
+    if (this.isUnrecorded) await this.release();
   }
 
   /** Leaves the event to its lease, when it is unknown whether its handler is still running. */
@@ -167,7 +155,7 @@ export class WebhookReception {
         "the receiver's replay store cannot join a transaction: set replay.store to a PostgresReplayStore on the database of the transaction",
       );
     }
-    if (this.state !== 'open') throw leaseLostError();
+    if (!this.isUnrecorded) throw leaseLostError();
     let recorded: boolean;
     try {
       this.committed = true;
@@ -193,14 +181,16 @@ export class WebhookReception {
   private async record(): Promise<boolean> {
     const { clock, replayStore } = this.receiver;
     const deadline = clock.now() + RECORDING_TIME;
+    const ask = async <T>(call: () => Promise<T>): Promise<T> =>
+      inTime(clock, deadline - clock.now(), call, noAnswer);
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {
-        if (await replayStore.commit(this.reservation!)) return true;
+        if (await ask(() => replayStore.commit(this.reservation!))) return true;
         // An outage longer than the lease has ended it: unless another process took the event since, it is reserved again.
-        const verdict = await replayStore.reserve(this.reservation!.claim);
+        const verdict = await ask(() => replayStore.reserve(this.reservation!.claim));
         if (verdict.status !== 'reserved') return verdict.status === 'done';
         this.hold(verdict.reservation);
-        return await replayStore.commit(verdict.reservation);
+        return await ask(() => replayStore.commit(verdict.reservation));
       } catch (cause) {
         if (clock.now() + pause > deadline) {
           throw new WebhookStoreError(
@@ -211,6 +201,19 @@ export class WebhookReception {
         }
         await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + pause, resolve));
       }
+    }
+  }
+
+  /** Frees the event. If the store fails or does not answer, the end of the lease does. */
+  private async release(): Promise<void> {
+    const { clock, replayStore } = this.receiver;
+    this.settle();
+    try {
+      const release = async (): Promise<boolean> => replayStore.release(this.reservation!);
+      // What was committed stays recorded; what was rolled back is free now.
+      if (await inTime(clock, RELEASING_TIME, release, noAnswer)) this.committed = false;
+    } catch {
+      // Whether a transaction was committed stays unknown.
     }
   }
 
@@ -225,9 +228,17 @@ export class WebhookReception {
   private settle(): void {
     this.body.remove();
     this.state = 'settled';
-    this.running = false;
     if (this.reservation !== undefined) this.receiver.leases.drop(this.reservation);
   }
+
+  private get isUnrecorded(): boolean {
+    return this.state === 'open' || this.state === 'handling';
+  }
+}
+
+/** The error for a store that does not answer in time; what it answers later has no effect. */
+export function noAnswer(): Error {
+  return new Error('the replay store did not answer');
 }
 
 function leaseLostError(): WebhookReplayError {
@@ -237,91 +248,56 @@ function leaseLostError(): WebhookReplayError {
   );
 }
 
-/**
- * The claim by which an event is recognised when it is repeated.
- *
- * @param digest - of the body, if it identifies the content; otherwise the value of the data does
- */
-export function replayClaim(
-  event: WebhookEvent,
-  digest: string | undefined,
-  { clockTolerance, replayWindow, replayLease, clock, scheme }: ResolvedReceiver,
-): ReplayClaim {
-  const { receiver, issuer, id, jti, claims, profile } = event;
-  const { partner } = scheme;
-  // A sender of its own signs in the name of the receiver's only issuer, so its ids are the `txn` of that issuer's tokens.
-  const isPartner = partner !== undefined && !isTokenProfile(profile);
-  // A txn and a jti with the same value are different identities.
-  const tokenKey = isPartner
-    ? identity(receiver, partner, 'txn', id)
-    : identity(receiver, issuer, 'jti', jti);
-  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
-  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
-  return {
-    key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
-    tokenKey,
-    fingerprint:
-      digest === undefined
-        ? contentFingerprint(event.event, event.data)
-        : sha256(`${event.event}\n${digest}`),
-    replayUntil,
-    keepUntil: Math.max(replayUntil, clock.now() + replayWindow),
-    lease: replayLease,
-    issuer,
-  };
-}
-
-/** The claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
-export function handledClaim(
-  deliveryId: string,
-  { receiver, issuer }: WebhookEvent,
-  { replayWindow, replayLease, clock }: ResolvedReceiver,
-): ReplayClaim {
-  const key = identity(receiver, issuer, 'handled', deliveryId);
-  const now = clock.now();
-  // The delivery id identifies the content too, and there is no token.
-  return {
-    key,
-    tokenKey: key,
-    fingerprint: key,
-    replayUntil: now + replayLease,
-    keepUntil: now + replayWindow,
-    lease: replayLease,
-    issuer,
-  };
-}
-
-/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
-function identity(...parts: readonly string[]): string {
-  let text = '';
-  for (const part of parts) text += `${part.length}:${part}`;
-  return sha256(text);
-}
+/** Leases are extended after a quarter of their time: if two extensions fail, the third is still in time. */
+const EXTENSIONS_PER_LEASE = 4;
 
 /**
- * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
- * a proxy refused the long header, as a body, and a sender may order its members differently. Numbers that are the same for a
- * handler are equal, such as 9007199254740992 and 9007199254740993.
- *
- * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
+ * Extends the leases of events that are being handled, so that a slow handler is not taken for a crashed one. One timer serves all of
+ * them; it is not set again once no event is being handled.
  */
-export function contentFingerprint(event: string, value: unknown): string {
-  return sha256(`${event}\n${value === undefined ? '' : JSON.stringify(sortMembers(value))}`);
-}
+export class LeaseKeeper {
+  private readonly held = new Set<ReplayReservation>();
+  /** Extensions without an answer yet. Weak, since a store may never answer. */
+  private readonly extending = new WeakSet<ReplayReservation>();
+  private isArmed = false;
 
-/** No member can replace a prototype here: data with such a name is refused before. */
-function sortMembers(value: unknown): unknown {
-  // A number beyond the range of a double, for which JSON.stringify would write null. No data has a member of this name.
-  if (value === Infinity || value === -Infinity) return { ['__proto__']: String(value) };
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(sortMembers);
-  const sorted: Record<string, unknown> = {};
-  for (const name of Object.keys(value).sort()) {
-    sorted[name] = sortMembers((value as Record<string, unknown>)[name]);
+  constructor(
+    private readonly store: ReplayStore,
+    private readonly clock: WebhookClock,
+    private readonly lease: number,
+  ) {}
+
+  hold(reservation: ReplayReservation): void {
+    this.held.add(reservation);
+    if (!this.isArmed) this.arm();
   }
-  return sorted;
-}
 
-function sha256(text: string): string {
-  return hash('sha256', text, 'base64url');
+  drop(reservation: ReplayReservation): void {
+    this.held.delete(reservation);
+  }
+
+  private arm(): void {
+    this.isArmed = true;
+    this.clock.wakeAt(this.clock.now() + this.lease / EXTENSIONS_PER_LEASE, () => {
+      this.isArmed = false;
+      void this.extendAll();
+      if (this.held.size > 0) this.arm();
+    });
+  }
+
+  private async extendAll(): Promise<void> {
+    await Promise.allSettled([...this.held].map(async (reservation) => this.extend(reservation)));
+  }
+
+  private async extend(reservation: ReplayReservation): Promise<void> {
+    // A hanging store would get one more call to answer when it recovers.
+    if (this.extending.has(reservation)) return;
+    this.extending.add(reservation);
+    try {
+      // A failure is retried at the next wake-up; the lease outlives two failures.
+      await this.store.extend(reservation);
+    } finally {
+      this.extending.delete(reservation);
+    }
+  }
 }

@@ -130,7 +130,7 @@ export class WebhookGuard implements CanActivate {
     const { event } = reception;
     if (success) this.reporter.report({ answer: acknowledge('processed'), request, event });
     // @WebhookRoute() settles the event when its handler ends, even if the connection is closed.
-    if (!reception.unsettled || reception.running) return reception.idle();
+    if (reception.state !== 'open') return reception.idle();
     if (success) {
       reception.stage = 'acknowledged';
       return reception.complete().catch(() => undefined);

@@ -43,7 +43,7 @@ export class WebhookVerifier {
     const reception = await this.pipeline.admit(fromRequestLike(request), { ...receiver, spool });
     if (reception.duplicate) throw replayed();
     const { event } = reception;
-    await reception.run(async () => {
+    await reception.handle(async () => {
       await requireDefined(event, receiver);
       await options.handle?.(event);
     });

@@ -47,6 +47,8 @@ export type ReplayVerdict =
  *   `replayUntil` and `keepUntil` therefore rise to those of the claim, and `commit` does not lower them: otherwise the copy's token
  *   could be replayed as a new event. A conflict changes nothing.
  * - **Fail closed.** A store that is full or unreachable throws {@link WebhookStoreError}; receivers then answer 503.
+ * - **In time.** Receivers wait 9 s for `reserve`, 9 s for all attempts to `commit`, and 2 s for `release`. A later result is ignored, so set
+ *   a shorter timeout for the connection.
  *
  * Every implementation must pass the contract suite of
  * `nestjs-webhook-token/testing`.

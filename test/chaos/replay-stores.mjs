@@ -1,7 +1,7 @@
 import { PostgresReplayStore } from '../../dist/postgres/index.js';
 import { RedisReplayStore } from '../../dist/redis/index.js';
 import { ReplayStore } from '../../dist/ports/index.js';
-import { replayClaim } from '../../build/lib/receiver/reception.js';
+import { replayClaim } from '../../build/lib/receiver/webhook-event.js';
 
 /** Longer than a statement takes on a busy machine. */
 const TIMEOUT = '30s';

@@ -30,6 +30,9 @@ class OutageStore extends MemoryReplayStore {
   /** Whether it is read-only once a reservation is made again. */
   becomesReadOnly = false;
   isReadOnly = false;
+  /** Calls that never get an answer. */
+  unanswered: readonly string[] = [];
+  readonly asked: string[] = [];
   private isBroken = false;
 
   constructor(readonly time: TestClock) {
@@ -41,6 +44,7 @@ class OutageStore extends MemoryReplayStore {
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    await this.answering('reserve');
     const verdict = await super.reserve(claim);
     if (this.awayUntil > 0) this.isReadOnly = this.becomesReadOnly;
     if (this.awayUntil > 0 && this.breaksAfterReserve > 0) {
@@ -58,12 +62,21 @@ class OutageStore extends MemoryReplayStore {
   override async commit(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
     if (this.isReadOnly) throw new Error('the store is read-only');
-    return super.commit(reservation);
+    await this.answering('commit, before it has recorded');
+    const isRecorded = await super.commit(reservation);
+    await this.answering('commit');
+    return isRecorded;
   }
 
   override async release(reservation: ReplayReservation): Promise<boolean> {
     this.requireUp();
+    await this.answering('release');
     return super.release(reservation);
+  }
+
+  private async answering(call: string): Promise<void> {
+    this.asked.push(call);
+    if (this.unanswered.includes(call)) await new Promise(() => undefined);
   }
 
   private requireUp(): void {
@@ -75,6 +88,7 @@ class OutageStore extends MemoryReplayStore {
 
 const store = { current: new OutageStore(new TestClock()) };
 let handled = 0;
+let handlerFails = false;
 
 @Injectable()
 class Orders {
@@ -82,6 +96,7 @@ class Orders {
   onCreated(): void {
     handled++;
     store.current.begin();
+    if (handlerFails) throw new Error('the handler failed');
   }
 }
 
@@ -108,6 +123,8 @@ interface Outage {
   readonly time: TestClock;
   /** Sends the same event, and advances the clock until it is answered. */
   readonly deliver: (path: string) => Promise<Answer>;
+  /** Sends the same event, waits for a call of the store, and advances the clock. */
+  readonly deliverUnanswered: (call: string, ms: number, path?: string) => Promise<Answer>;
 }
 
 async function startWithOutage(
@@ -115,6 +132,7 @@ async function startWithOutage(
   change: Parameters<typeof receiverOptions>[0] = {},
 ): Promise<Outage> {
   handled = 0;
+  handlerFails = false;
   const time = new TestClock(Date.now());
   store.current = new OutageStore(time);
   store.current.outage = ms;
@@ -127,8 +145,9 @@ async function startWithOutage(
     controllers: [Routes],
   });
   const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => time.now() });
+  const sign = (): string => signer.sign({ event: 'order.created', txn: 'order-1' }) as string;
   const deliver = async (path: string): Promise<Answer> => {
-    const token = signer.sign({ event: 'order.created', txn: 'order-1' }) as string;
+    const token = sign();
     let isAnswered = false;
     const sending = send(started.origin, { path, token }).finally(() => (isAnswered = true));
     const isWaiting = (): boolean => !isAnswered;
@@ -138,7 +157,19 @@ async function startWithOutage(
     }
     return sending;
   };
-  return { time, deliver };
+  const deliverUnanswered = async (
+    call: string,
+    ms: number,
+    path = '/webhooks',
+  ): Promise<Answer> => {
+    const sending = send(started.origin, { path, token: sign() });
+    while (!store.current.asked.includes(call)) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await time.advance(ms);
+    return sending;
+  };
+  return { time, deliver, deliverUnanswered };
 }
 
 describe('a replay store that is unavailable when a handler finishes', () => {
@@ -226,5 +257,53 @@ describe('a replay store that stays unavailable', () => {
     queue.enqueue = enqueue;
     store.current.awayUntil = 0;
     expect((await deliver('/webhooks')).status).toBe(202);
+  });
+});
+
+describe('a replay store that never answers', () => {
+  it('makes the receiver answer 503 after 9 s', async () => {
+    const { deliver, deliverUnanswered } = await startWithOutage(0);
+    store.current.unanswered = ['reserve'];
+    const answer = await deliverUnanswered('reserve', 9_000);
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([503, 'store_unavailable']);
+    expect(handled).toBe(0);
+
+    store.current.unanswered = [];
+    expect((await deliver('/webhooks')).status).toBe(204);
+    expect(handled).toBe(1);
+  });
+
+  it.each(['/webhooks', '/route'])(
+    'makes the receiver answer 503 after 9 s if it has recorded the event, which is then a duplicate (%s)',
+    async (path) => {
+      const { deliver, deliverUnanswered } = await startWithOutage(0);
+      store.current.unanswered = ['commit'];
+      expect((await deliverUnanswered('commit', 9_000, path)).status).toBe(503);
+
+      // Only the answer was lost.
+      store.current.unanswered = [];
+      expect((await deliver(path)).headers['webhook-duplicate']).toBe('true');
+      expect(handled).toBe(1);
+    },
+  );
+
+  it('holds the answer to a failed handler back for 2 s at most', async () => {
+    const { deliverUnanswered } = await startWithOutage(0);
+    handlerFails = true;
+    store.current.unanswered = ['release'];
+
+    expect((await deliverUnanswered('release', 2_000)).status).toBe(500);
+  });
+
+  it('delays an answer by 11 s at most if it can neither record nor free the event', async () => {
+    const { time, deliver, deliverUnanswered } = await startWithOutage(0);
+    store.current.unanswered = ['commit, before it has recorded', 'release'];
+    const answer = await deliverUnanswered('commit, before it has recorded', 11_000);
+    expect(answer.status).toBe(503);
+
+    store.current.unanswered = [];
+    await time.advance(30_000);
+    expect((await deliver('/webhooks')).status).toBe(204);
+    expect(handled).toBe(2);
   });
 });

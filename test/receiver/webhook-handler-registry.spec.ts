@@ -13,7 +13,7 @@ const pattern = fc
   .map((parts) => parts.join('.'))
   .filter((text) => text !== '*');
 
-const handler = (name: string): WebhookHandler => ({ name, run: async () => undefined });
+const handler = (name: string): WebhookHandler => ({ name, call: async () => undefined });
 
 function registryOf(patterns: readonly string[]): WebhookHandlerRegistry {
   const registry = new WebhookHandlerRegistry();

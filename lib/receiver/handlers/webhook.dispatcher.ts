@@ -1,26 +1,8 @@
-import {
-  Catch,
-  type CallHandler,
-  type ExceptionFilter,
-  type ExecutionContext,
-  Injectable,
-  type NestInterceptor,
-} from '@nestjs/common';
-import {
-  ApplicationConfig,
-  ContextIdFactory,
-  ExternalContextCreator,
-  ModuleRef,
-  ModulesContainer,
-  NestContainer,
-  type ContextId,
-} from '@nestjs/core';
-import type { Observable } from 'rxjs';
+import { Injectable } from '@nestjs/common';
+import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { nearestWord } from '../../options/option-names.js';
 import { matchesEvent } from '../../token/event-name.js';
-import { markGuardRefusal } from '../error-answers.js';
 import { observeHandler } from '../receiver.channels.js';
-import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
@@ -30,7 +12,7 @@ export interface WebhookHandler {
   /**
    * @param scope - shared by all handlers of an event, so that request-scoped providers are created once
    */
-  run(event: WebhookEvent, scope: () => ContextId): Promise<unknown>;
+  call(event: WebhookEvent, scope: () => ContextId): Promise<unknown>;
 }
 
 /** A pattern of a handler. */
@@ -85,7 +67,7 @@ export class WebhookHandlerRegistry {
   }
 }
 
-/** Runs all handlers of an event and waits until every one has settled. */
+/** Calls all handlers of an event and waits until every one has settled. */
 @Injectable()
 export class WebhookDispatcher {
   constructor(
@@ -103,11 +85,11 @@ export class WebhookDispatcher {
   }
 
   /**
-   * @returns how many handlers ran
+   * @returns how many handlers it called
    * @throws the handler's error, or an AggregateError if several failed
    */
   async dispatch(event: WebhookEvent): Promise<number> {
-    return this.run(this.handlersOf(event), event);
+    return this.call(this.handlersOf(event), event);
   }
 
   /**
@@ -115,12 +97,12 @@ export class WebhookDispatcher {
    *
    * @hidden
    */
-  async run(handlers: readonly WebhookHandler[], event: WebhookEvent): Promise<number> {
+  async call(handlers: readonly WebhookHandler[], event: WebhookEvent): Promise<number> {
     const scope = this.scopeOf(event);
     internalsOf(event).handlers = handlers.length;
     const results = await Promise.allSettled(
-      handlers.map(async ({ name, run }) =>
-        observeHandler(name, event, async () => run(event, scope)),
+      handlers.map(async ({ name, call }) =>
+        observeHandler(name, event, async () => call(event, scope)),
       ),
     );
     const failures = results.filter((result) => result.status === 'rejected');
@@ -143,98 +125,6 @@ export class WebhookDispatcher {
         this.moduleRef.registerRequestByContextId(event, scope);
       }
       return scope;
-    };
-  }
-}
-
-/** A call of a handler, the second argument of its execution context. */
-interface HandlerCall {
-  /** Whether its guards have let the event pass. */
-  isAllowed: boolean;
-}
-
-/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
-export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
-
-/** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
-export interface HandlerParameter {
-  readonly takes: 'data' | 'event';
-  /** Whether a Standard Schema validates it. */
-  readonly hasSchema?: boolean;
-  /** The event itself, or its data, validated. */
-  valueFrom(event: WebhookEvent): unknown;
-}
-
-/** Takes the arguments of a handler from its event; Nest then applies the pipes. */
-const parameters = {
-  exchangeKeyForValue(_type: number, { valueFrom }: HandlerParameter, [event]: [WebhookEvent]) {
-    return valueFrom(event);
-  },
-};
-
-/** Runs first of a handler's interceptors, and so after its guards. */
-class AllowedInterceptor implements NestInterceptor {
-  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
-    context.getArgByIndex<HandlerCall>(1).isAllowed = true;
-    return next.handle();
-  }
-}
-
-/** Runs last of a handler's filters: Nest would log the error, which the receiver reports. */
-@Catch()
-class RethrowingFilter implements ExceptionFilter {
-  catch(error: unknown): never {
-    throw error;
-  }
-}
-
-/**
- * Applies a handler's own pipes, guards, interceptors and filters.
- *
- * The application's global ones are left out, since they are for HTTP requests: a global guard would refuse the event, and a global
- * filter could turn a failure into a success. So the creator gets the application's modules with a configuration of its own.
- */
-@Injectable()
-export class WebhookHandlerContext {
-  private readonly creator: ExternalContextCreator;
-
-  constructor(modules: ModulesContainer) {
-    const config = new ApplicationConfig();
-    config.useGlobalInterceptors(new AllowedInterceptor());
-    config.useGlobalFilters(new RethrowingFilter());
-    const container = new NestContainer(config);
-    for (const [key, module] of modules) container.getModules().set(key, module);
-    this.creator = ExternalContextCreator.fromContainer(container);
-  }
-
-  /**
-   * @param scope - context id and inquirer of a request-scoped instance; absent for a singleton
-   */
-  wrap(
-    instance: object,
-    methodName: string,
-    scope?: { readonly contextId: ContextId; readonly inquirerId: string },
-  ): (event: WebhookEvent) => Promise<unknown> {
-    const run = this.creator.create(
-      instance,
-      (instance as Record<string, (...args: unknown[]) => unknown>)[methodName]!,
-      methodName,
-      HANDLER_PARAMETERS,
-      parameters,
-      scope?.contextId,
-      scope?.inquirerId,
-      { guards: true, interceptors: true, filters: true },
-      WEBHOOK_CONTEXT_TYPE,
-    );
-    return async (event) => {
-      const call: HandlerCall = { isAllowed: false };
-      try {
-        return (await run(event, call)) as unknown;
-      } catch (error) {
-        // A guard that refuses is logged and answered as one, and not as a failed handler.
-        if (!call.isAllowed) markGuardRefusal(error);
-        throw error;
-      }
     };
   }
 }

@@ -2,14 +2,10 @@ import { Injectable, Logger } from '@nestjs/common';
 import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternProblem } from '../../token/event-name.js';
-import {
-  WebhookHandlerContext,
-  WebhookHandlerRegistry,
-  type WebhookHandler,
-} from './webhook.dispatcher.js';
+import { WebhookHandlerRegistry, type WebhookHandler } from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { dataParameters, parameterType } from './handler-arguments.js';
+import { dataParameters, parameterType, WebhookHandlerContext } from './handler-call.js';
 import { readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
@@ -95,7 +91,7 @@ export class WebhookExplorer {
     if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
     const problems: ConfigurationProblem[] = [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
-    const handler: WebhookHandler = { name, run: this.runner(wrapper, methodName) };
+    const handler: WebhookHandler = { name, call: this.callOf(wrapper, methodName) };
     for (const { patterns, receiver } of subscriptions) {
       if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
         const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
@@ -132,12 +128,12 @@ export class WebhookExplorer {
     return false;
   }
 
-  private runner(wrapper: Wrapper, methodName: string): WebhookHandler['run'] {
+  private callOf(wrapper: Wrapper, methodName: string): WebhookHandler['call'] {
     if (!isScoped(wrapper)) return this.context.wrap(wrapper.instance as object, methodName);
-    return (event, scope) => this.runScoped(wrapper, methodName, event, scope());
+    return (event, scope) => this.callScoped(wrapper, methodName, event, scope());
   }
 
-  private async runScoped(
+  private async callScoped(
     wrapper: Wrapper,
     methodName: string,
     event: WebhookEvent,
@@ -146,8 +142,8 @@ export class WebhookExplorer {
     const instance = await this.moduleRef.resolve<object>(wrapper.token, contextId, {
       strict: false,
     });
-    const run = this.context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id });
-    return run(event);
+    const call = this.context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id });
+    return call(event);
   }
 }
 

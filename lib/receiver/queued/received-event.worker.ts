@@ -17,14 +17,14 @@ import { errorName } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
-import { EventInternals, type WebhookEvent } from '../webhook-event.js';
+import { EventInternals, handledClaim, type WebhookEvent } from '../webhook-event.js';
 import { isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
-import { WebhookReception, handledClaim } from '../reception.js';
+import { WebhookReception } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
@@ -113,10 +113,10 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
     reception.stage = 'run';
     try {
-      await reception.run(async () => {
+      await reception.handle(async () => {
         const handlers = this.dispatcher.handlersOf(event);
         if (handlers.length === 0) throw new Unhandled();
-        await this.dispatcher.run(handlers, event);
+        await this.dispatcher.call(handlers, event);
       });
     } catch (error) {
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
