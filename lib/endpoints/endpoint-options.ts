@@ -1,3 +1,4 @@
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
@@ -19,7 +20,6 @@ import {
   applySettings,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
-  type ResolvedEndpointSettings,
 } from '../sending/endpoint-settings.js';
 import {
   checkCredentials,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { CIRCUIT, EndpointCircuit } from '../../lib/sending/endpoint.js';
+import { CIRCUIT, EndpointCircuit } from '../../lib/sending/endpoint-circuit.js';
 
 const START = 1_767_225_600_000;
 
