@@ -43,23 +43,30 @@ export interface SignOptions {
   readonly tenant?: string;
 }
 
+/** Options of an event, of which only the profile and the content type are not checked yet. */
+export interface DraftOptions extends SignOptions {
+  readonly orderingKey?: string | undefined;
+  /** Milliseconds. */
+  readonly expiresIn?: number | undefined;
+}
+
 /** A checked and serialised event, not yet addressed to an endpoint. */
 export type EventDraft = Omit<OutgoingDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
  * Checks the event's name, and serialises the data.
  *
- * @param options - checked, except for the profile and the content type
  * @param now - epoch milliseconds
  * @throws {@link WebhookDeliveryError} `invalid_option`, `invalid_data`, `unsupported_option`
  */
 export function draftEvent(
   event: string,
   data: unknown,
-  options: SignOptions,
+  options: DraftOptions,
   now: number,
 ): EventDraft {
   const { id, audience, subject, method, tenant, profile, contentType } = options;
+  const { orderingKey, expiresIn } = options;
   // Which rule holds depends on the wire format of each endpoint; that of the drafts includes the other.
   if (!isEventName(event, 'swt-draft-00')) {
     throw invalidOption(
@@ -83,6 +90,8 @@ export function draftEvent(
   if (method !== undefined) draft.method = method;
   if (profile !== undefined) draft.profile = profile;
   if (tenant !== undefined) draft.tenant = tenant;
+  if (orderingKey !== undefined) draft.orderingKey = orderingKey;
+  if (expiresIn !== undefined) draft.expiresAt = now + expiresIn;
   return draft;
 }
 
