@@ -11,7 +11,7 @@ export const CIRCUIT = {
   longestRest: 5 * 60_000,
   /** Failures that are further apart than this are unrelated; longer than the longest wait of the schedule. */
   memory: 36 * 3_600_000,
-  /** How long the other deliveries wait for the outcome of a trial. */
+  /** How long the other deliveries wait for the result of a trial. */
   trial: 5_000,
 } as const;
 
@@ -22,7 +22,7 @@ type CircuitChange = 'opened' | 'closed' | undefined;
 
 /**
  * A circuit breaker: while an endpoint keeps failing, its deliveries wait, and use up neither attempts nor slots of the queue.
- * After each rest, one attempt is admitted as a trial; its outcome decides about the others.
+ * After each rest, one attempt is admitted as a trial; its result decides about the others.
  *
  * It has no clock: the caller passes the time, in epoch milliseconds.
  */
@@ -51,7 +51,7 @@ export class EndpointCircuit {
   }
 
   /**
-   * When the current run of failures began, in epoch milliseconds; `undefined` if there are too few failures, or if the last one is
+   * When the failures in a row began, in epoch milliseconds; `undefined` if there are too few failures, or if the last one is
    * too long ago.
    */
   failingSince(now: number): number | undefined {
@@ -60,7 +60,7 @@ export class EndpointCircuit {
   }
 
   /**
-   * Asks to make an attempt. If admitted, the caller must {@link record} it or {@link abstain}.
+   * Asks to make an attempt. If admitted, the caller must {@link note} its result or {@link abstain}.
    *
    * @returns `undefined` if admitted; otherwise when to ask again, in epoch milliseconds
    */
@@ -75,13 +75,13 @@ export class EndpointCircuit {
     return undefined;
   }
 
-  /** Records the outcome of an attempt. */
-  record(failed: boolean, now: number): CircuitChange {
+  /** Notes the result of an attempt. */
+  note(failed: boolean, now: number): CircuitChange {
     this.window.add(failed, now);
     return failed ? this.fail(now) : this.succeed();
   }
 
-  /** Ends an attempt whose outcome says nothing about the endpoint. */
+  /** Ends an attempt whose result says nothing about the endpoint. */
   abstain(now: number): void {
     if (this.phase === 'trial') this.restsUntil = now;
   }
