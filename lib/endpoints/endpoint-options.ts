@@ -1,4 +1,3 @@
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
@@ -21,6 +20,7 @@ import {
   ENDPOINT_SETTINGS,
   type EndpointSettings,
 } from '../sending/endpoint-settings.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import {
   checkCredentials,
   CREDENTIALS,

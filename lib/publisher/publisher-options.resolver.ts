@@ -1,4 +1,3 @@
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { DAY, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
@@ -36,6 +35,7 @@ import { unprinted } from '../options/unprinted.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { applySettings, ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { tlsProblem } from '../sending/endpoint-credentials.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import {
