@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
-import { RememberedLimits } from '../queue/lane-limits.js';
+import { isLimited, RememberedLimits } from '../queue/lane-limits.js';
 import { laneOfStored } from '../queue/stored-delivery.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
@@ -93,8 +93,10 @@ export class SharedLimits {
   /** Ends a run. If that fails, the run counts until its entry expires. */
   async end(job: DeliveryJob, lane: string, run: DeliveryRun | undefined): Promise<void> {
     const { id } = job.data.delivery;
-    if (run?.limits !== undefined) await this.set(lane, run.limits);
-    if (!this.running.delete(id)) return;
+    const wasLimited = this.running.delete(id);
+    const { limits } = run ?? {};
+    if (limits !== undefined && (wasLimited || isLimited(limits))) await this.set(lane, limits);
+    if (!wasLimited) return;
     const { overloadedUntil } = run ?? {};
     const pause = overloadedUntil === undefined ? '' : overloadedUntil - this.clock.now();
     const hasParked = (await END.run(this.queue, [lane, id, pause])) as number;

@@ -15,8 +15,7 @@ import type {
   DeliveryRun,
   SignedFacts,
 } from '../queue/webhook-delivery.js';
-import { runObservers } from '../queue/webhook-queue.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { runObservers, type WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
 import { type EndpointDisabled, limitsOf } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
@@ -121,9 +120,9 @@ export class WebhookDeliverer {
     }
     const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
     const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, decided));
-    const recorded = recordedAttempt(attempt, outcome);
+    const stored = attemptToStore(attempt, outcome);
     const run = this.report(
-      { delivery, outcome, attempt: recorded, limits, overloadedUntil, receipt },
+      { delivery, outcome, attempt: stored, limits, overloadedUntil, receipt },
       endpoint.label,
     );
     // Last: the decision above counts the failures before this one.
@@ -222,7 +221,7 @@ export class WebhookDeliverer {
     const now = this.options.clock.now();
     const { circuit } = endpoint.state;
     if (!concernsEndpoint(result)) return circuit.abstain(now);
-    const change = circuit.record(result.verdict !== 'acknowledged', now);
+    const change = circuit.note(result.verdict !== 'acknowledged', now);
     if (change !== undefined) this.reporter.circuitChanged(change, endpoint, delivery, result);
     if (result.statusCode === GONE) {
       this.disable(endpoint, { at: now, reason: 'gone' }, delivery, result);
@@ -280,8 +279,8 @@ function inOrder(
   return blocksKey ? { ...outcome, blocksKey } : outcome;
 }
 
-/** The attempt as the queue records it. One that the shutdown aborted is repeated under its number. */
-function recordedAttempt(
+/** The attempt as the queue stores it. One that the shutdown aborted is repeated under its number. */
+function attemptToStore(
   { result, at, answer, receipt }: Attempt,
   outcome: DeliveryOutcome,
 ): DeliveryAttempt | undefined {
@@ -289,8 +288,8 @@ function recordedAttempt(
   const { attempt, durationMs, method, statusCode } = result;
   const reason = result.verdict === 'acknowledged' ? undefined : result.reason;
   // A failure has its receipt already.
-  const made = result.receipt ?? receipt?.();
-  const signed = made && signedFacts(made);
+  const lastRequest = result.receipt ?? receipt?.();
+  const signed = lastRequest && signedFacts(lastRequest);
   return { attempt, at, durationMs, method, statusCode, reason, answer, signed };
 }
 

@@ -1,13 +1,12 @@
 import { publishing } from '../deliveries/delivery.channels.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
-import { errorType } from '../errors/webhook.error.js';
+import { errorType, WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 import { type Endpoint, limitsOf } from '../sending/endpoint.js';
 import { isLimited } from '../queue/lane-limits.js';
 import { type EventDraft, requireSameContent } from '../sending/event-draft.js';
 import type { RequestComposer } from '../sending/request.composer.js';
-import { aborted } from './first-attempts.js';
 import type { ResolvedPublishOptions } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
@@ -157,4 +156,8 @@ function requireSameContents(
   for (const [index, record] of earlier.entries()) {
     if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
   }
+}
+
+export function aborted(signal: AbortSignal): WebhookDeliveryError {
+  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
 }

@@ -1,10 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
-import {
-  isWebhookError,
-  WebhookDeliveryError,
-  WebhookStoreError,
-} from '../errors/webhook.error.js';
+import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type {
   DeliveryRecord,
   DeliveryOutcome,
@@ -12,6 +8,7 @@ import type {
 } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { requireSameContent } from '../sending/event-draft.js';
+import { aborted } from './event-recorder.js';
 import type { ResolvedPublishOptions, SendResult } from './publish-options.js';
 
 const STATUS = {
@@ -125,7 +122,7 @@ export class FirstAttempts {
 
   /** Rejects all that wait. */
   failAll(makeError: () => Error): void {
-    for (const id of this.expected.keys()) this.fail(id, makeError());
+    for (const id of this.expected.keys()) this.take(id)?.reject(makeError());
   }
 
   private async start(
@@ -144,7 +141,7 @@ export class FirstAttempts {
       if (result !== undefined) this.settle(delivery.id, result);
       if (this.queue.shared) this.poll(delivery, notBefore);
     } catch (error) {
-      this.fail(delivery.id, error as Error);
+      this.take(delivery.id)?.reject(error as Error);
     }
     return isDuplicate ? { ...(await result), duplicate: true } : result;
   }
@@ -177,10 +174,6 @@ export class FirstAttempts {
     this.settled.delete(oldest!);
   }
 
-  private fail(id: string, error: Error): void {
-    this.take(id)?.reject(error);
-  }
-
   private take(id: string): ExpectedAttempt | undefined {
     const attempt = this.expected.get(id);
     this.expected.delete(id);
@@ -204,7 +197,7 @@ export class FirstAttempts {
     const found = await this.find(id);
     if (found === undefined) return;
     const [record] = found;
-    if (record === undefined) return this.fail(id, forgotten());
+    if (record === undefined) return this.take(id)?.reject(forgotten());
     const result = this.resultOf(delivery, record, notBefore);
     if (result !== undefined) this.settle(id, result);
   }
@@ -236,10 +229,6 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
-}
-
-export function aborted(signal: AbortSignal): WebhookDeliveryError {
-  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
 }
 
 async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -34,11 +34,8 @@ import {
 import { unprinted } from '../options/unprinted.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import {
-  applySettings,
-  ENDPOINT_SETTINGS,
-  type ResolvedEndpointSettings,
-} from '../sending/endpoint-settings.js';
+import { applySettings, ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { tlsProblem } from '../sending/endpoint-credentials.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import {

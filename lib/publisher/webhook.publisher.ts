@@ -14,6 +14,7 @@ import type { Endpoint } from '../sending/endpoint.js';
 import {
   deliveryTo,
   draftEvent,
+  type DraftOptions,
   type EventDraft,
   requireDefined,
   type SignOptions,
@@ -41,7 +42,6 @@ import {
   PUBLISH_OPTIONS,
   readArguments,
   readEvents,
-  type ResolvedPublishOptions,
   SIGN_OPTIONS,
   type WebhookEventToPublish,
 } from './publish-options.js';
@@ -175,7 +175,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const left = await this.queue.stop(deadline);
     await this.deliverer.settle(deadline);
     this.sender.close();
-    this.firstAttempts.failAll(() => shuttingDown());
+    this.firstAttempts.failAll(shuttingDown);
     if (left > 0) {
       this.logger.warn(
         `${left} deliveries were not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
@@ -191,7 +191,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     // Before the first await: a caller that does not await the result may end its transaction, or change its data.
     const { tx, isCurrent } = this.transaction.choose(options.tx);
-    const draft = this.draft(event, data, options);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
     await requireDefined(draft, this.options.events);
     return explainingJoin(isCurrent, async () => {
       const addressed = await this.addressed(draft, options, tx);
@@ -208,10 +208,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { tx: chosen } = readArgument(PUBLISH_ALL_OPTIONS, options);
     // Before the first await, as above.
     const { tx, isCurrent } = this.transaction.choose(chosen);
+    const now = this.options.clock.now();
     const read = readEvents(events).map(({ event, data, options: own }) => {
       const checked = readArgument(EVENT_OPTIONS, own ?? {});
       return {
-        draft: this.draft(event, data, checked),
+        draft: draftEvent(event, data, checked, now),
         options: { ...checked, signal: undefined },
       };
     });
@@ -223,20 +224,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       const earlier = await this.recorder.record(addressed, tx);
       return addressed.map((one, index) => resultOf(one, earlier[index]!));
     });
-  }
-
-  private draft(
-    event: string,
-    data: unknown,
-    options: SignOptions & Partial<Pick<ResolvedPublishOptions, 'orderingKey' | 'expiresIn'>>,
-  ): EventDraft {
-    const { orderingKey, expiresIn } = options;
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    return {
-      ...draft,
-      ...(orderingKey !== undefined && { orderingKey }),
-      ...(expiresIn !== undefined && { expiresAt: draft.createdAt + expiresIn }),
-    };
   }
 
   /** Addresses an event to the endpoints that get it. */
@@ -303,10 +290,10 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     endpointOrUrl: string | URL,
     event: string,
     data: unknown,
-    options: SignOptions & Partial<Pick<ResolvedPublishOptions, 'expiresIn'>>,
+    options: DraftOptions,
   ): Promise<{ draft: EventDraft; endpoint: Endpoint; delivery: OutgoingDelivery }> {
     // Before the first await: the caller may change the data later.
-    const draft = this.draft(event, data, options);
+    const draft = draftEvent(event, data, options, this.options.clock.now());
     await requireDefined(draft, this.options.events);
     const endpoint = await this.find(endpointOrUrl, options.tenant);
     return { draft, endpoint, delivery: deliveryTo(endpoint, draft) };

@@ -6,8 +6,8 @@ export const LEAST_SHARE = 1 / 16;
 export const RECOVERY = 10 * 60_000;
 /** Lanes whose limits a process remembers. */
 const MAX_REMEMBERED = 10_000;
-/** Milliseconds after which a process sets the limits of a durable queue again. */
-const REMEMBERED_FOR = 24 * 3_600_000;
+/** Milliseconds after which a process sets the limits of a durable queue again: another process may have replaced them. */
+const REMEMBERED_FOR = 1_000;
 
 /** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
 class LaneLimit {
@@ -154,10 +154,7 @@ export class LaneLimits {
   }
 }
 
-/**
- * The limits that this process has set last in a durable queue, so that it does not set them with every delivery. It sets them again
- * once a day: the queue forgets limits that were not used for long.
- */
+/** The limits that this process has just set in a durable queue, so that a busy process does not set them with every delivery. */
 export class RememberedLimits {
   private readonly lanes = new Map<string, { readonly key: string; readonly until: number }>();
 

@@ -16,14 +16,6 @@ import {
 } from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
-import {
-  applyRetry,
-  ENDPOINT_RETRY,
-  type EndpointRetryOptions,
-  type RetryPolicy,
-} from './retry-policy.js';
-import type { EndpointSigner } from '../signing/endpoint-signer.js';
-import type { StandardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import { identifier } from '../token/identifier.js';
 import { isAudience } from '../token/validate-claims.js';
 import {
@@ -31,10 +23,9 @@ import {
   type HashAlgorithm,
   type SentProfile,
 } from '../token/webhook-token.constants.js';
+import type { ResolvedEndpointSettings } from './endpoint.js';
+import { applyRetry, ENDPOINT_RETRY, type EndpointRetryOptions } from './retry-policy.js';
 import { SENT_PROFILE } from './sent-profile.js';
-
-/** Which `jti` the attempts of one delivery carry. */
-export type TokenIdScope = 'attempt' | 'delivery';
 
 /** Settings of an endpoint; what is left out is taken from the publisher. */
 export interface EndpointSettings {
@@ -64,7 +55,7 @@ export interface EndpointSettings {
    * Default `'attempt'`: a new `jti` for every attempt, because receivers mark it as used before they process the
    * event. `'delivery'` keeps it, for receivers that detect duplicates by it.
    */
-  readonly jti?: TokenIdScope | undefined;
+  readonly jti?: 'attempt' | 'delivery' | undefined;
   /**
    * What a dead delivery does to the later ones of its ordering key: `'skip'` (default) lets them continue, `'block'` lets them
    * wait until it is redelivered or skipped.
@@ -84,27 +75,6 @@ export interface EndpointRateLimit {
   readonly perSecond: number;
   /** How many may start at once after a rest, from 1 to 10000; default `perSecond`, rounded up. */
   readonly burst?: number | undefined;
-}
-
-/** Settings of an endpoint, checked and filled; durations in milliseconds. */
-export interface ResolvedEndpointSettings {
-  readonly signer: EndpointSigner;
-  /** If absent, the default of the wire format. */
-  readonly hash?: HashAlgorithm | undefined;
-  readonly profile: SentProfile;
-  /** Absent if it has no secret of Standard Webhooks. */
-  readonly standardWebhooks?: StandardWebhooksSigner | undefined;
-  readonly envelope: boolean;
-  readonly method: DeliveryMethod;
-  readonly timeout: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly audience?: string | readonly string[] | undefined;
-  readonly subject?: string | undefined;
-  readonly jti: TokenIdScope;
-  readonly onDead: 'skip' | 'block';
-  readonly retry: RetryPolicy;
-  readonly concurrency?: number | undefined;
-  readonly rateLimit?: EndpointRateLimit | undefined;
 }
 
 /** Headers that are never printed, because their values may be credentials. */

@@ -1,12 +1,16 @@
 import { hash, randomUUID } from 'node:crypto';
+import { validateHeaderValue } from 'node:http';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
+import { deliveryId } from '../queue/delivery-identity.js';
+import type {
+  DeliveryMethod,
+  DeliveryPayload,
+  OutgoingDelivery,
+} from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
-import { deliveryId } from '../queue/delivery-identity.js';
 import type { Endpoint } from './endpoint.js';
-
-import { encodePayload } from './payload-encoder.js';
 import {
   isSentProfile,
   isStandardWebhooks,
@@ -14,11 +18,6 @@ import {
   profileUseProblem,
   SENT_PROFILE_RULE,
 } from './sent-profile.js';
-import type {
-  DeliveryMethod,
-  DeliveryPayload,
-  OutgoingDelivery,
-} from '../queue/webhook-delivery.js';
 
 /** Options of one event that is signed for one endpoint. */
 export interface SignOptions {
@@ -44,26 +43,33 @@ export interface SignOptions {
   readonly tenant?: string;
 }
 
+/** Options of an event, of which only the profile and the content type are not checked yet. */
+export interface DraftOptions extends SignOptions {
+  readonly orderingKey?: string | undefined;
+  /** Milliseconds. */
+  readonly expiresIn?: number | undefined;
+}
+
 /** A checked and serialised event, not yet addressed to an endpoint. */
 export type EventDraft = Omit<OutgoingDelivery, 'id' | 'endpointId' | 'url'>;
 
 /**
  * Checks the event's name, and serialises the data.
  *
- * @param options - checked, except for the profile and the content type
  * @param now - epoch milliseconds
  * @throws {@link WebhookDeliveryError} `invalid_option`, `invalid_data`, `unsupported_option`
  */
 export function draftEvent(
   event: string,
   data: unknown,
-  options: SignOptions,
+  options: DraftOptions,
   now: number,
 ): EventDraft {
   const { id, audience, subject, method, tenant, profile, contentType } = options;
+  const { orderingKey, expiresIn } = options;
   // Which rule holds depends on the wire format of each endpoint; that of the drafts includes the other.
   if (!isEventName(event, 'swt-draft-00')) {
-    throw invalid(
+    throw invalidOption(
       'The event name',
       `must be ${eventNameRule(namingProfile(profile ?? DEFAULT_PROFILE))}`,
     );
@@ -84,6 +90,8 @@ export function draftEvent(
   if (method !== undefined) draft.method = method;
   if (profile !== undefined) draft.profile = profile;
   if (tenant !== undefined) draft.tenant = tenant;
+  if (orderingKey !== undefined) draft.orderingKey = orderingKey;
+  if (expiresIn !== undefined) draft.expiresAt = now + expiresIn;
   return draft;
 }
 
@@ -146,10 +154,10 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
   const profile = draft.profile ?? endpoint.profile;
   const naming = namingProfile(profile);
   if (!isEventName(draft.event, naming)) {
-    throw invalid('The event name', `must be ${eventNameRule(naming)} for ${endpoint.label}`);
+    throw invalidOption('The event name', `must be ${eventNameRule(naming)} for ${endpoint.label}`);
   }
   if (isStandardWebhooks(profile) && !VISIBLE_ASCII.test(draft.eventId)) {
-    throw invalid(
+    throw invalidOption(
       'id',
       `must be visible ASCII without spaces for ${endpoint.label}: the header webhook-id cannot carry other characters`,
     );
@@ -174,6 +182,113 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
   }
 }
 
-function invalid(what: string, rule: string): WebhookDeliveryError {
+const JSON_TYPE = 'application/json';
+const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;
+const JSON_MEDIA_TYPE = /^(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json)\s*(?:;|$)/i;
+
+/**
+ * Serialises an event's data once: these bytes are signed, sent and stored.
+ *
+ * @param data - a JSON value, or bytes with a content type; `undefined` for an event without data
+ * @throws {@link WebhookDeliveryError} `invalid_data`; its message never quotes the data
+ */
+export function encodePayload(data: unknown, contentType?: string): DeliveryPayload {
+  if (contentType !== undefined && !isMediaType(contentType)) {
+    throw invalidData("The content type must be a media type, such as 'text/csv'.");
+  }
+  if (data instanceof Uint8Array) {
+    if (contentType === undefined) {
+      throw invalidData("Bytes need the option contentType, such as 'application/octet-stream'.");
+    }
+    // Copied, because the caller may reuse its buffer while the delivery waits.
+    return { kind: 'bytes', bytes: Buffer.from(data), contentType };
+  }
+  if (contentType !== undefined && !JSON_MEDIA_TYPE.test(contentType)) {
+    throw invalidData(
+      'Only bytes can be sent with a content type that is not JSON; pass a Buffer, or leave contentType out.',
+    );
+  }
+  const text = data === undefined ? undefined : serialize(data);
+  return {
+    kind: 'json',
+    bytes: text === undefined ? undefined : Buffer.from(text),
+    contentType: contentType ?? JSON_TYPE,
+  };
+}
+
+function isMediaType(value: unknown): boolean {
+  if (typeof value !== 'string' || !MEDIA_TYPE.test(value)) return false;
+  try {
+    validateHeaderValue('Content-Type', value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function serialize(data: unknown): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(data) as string | undefined;
+  } catch {
+    // The error is not kept as a cause: its message may quote the data.
+    throw invalidData(`The data is not JSON: ${jsonProblem(data)}.`);
+  }
+  if (text === undefined) {
+    throw invalidData('The data is not JSON: it is a function or a symbol; pass a JSON value.');
+  }
+  return text;
+}
+
+/** Says where and why JSON.stringify failed, and what to do. */
+function jsonProblem(data: unknown): string {
+  try {
+    return memberProblem(data, { path: 'data', key: '', parents: [] }) ?? 'it cannot be serialised';
+  } catch {
+    return 'it is nested too deeply, or reading it throws';
+  }
+}
+
+interface JsonPosition {
+  readonly path: string;
+  readonly key: string;
+  readonly parents: readonly object[];
+}
+
+function memberProblem(given: unknown, { path, key, parents }: JsonPosition): string | undefined {
+  let value = given;
+  const { toJSON } = (given ?? {}) as { toJSON?: unknown };
+  if (typeof toJSON === 'function') {
+    try {
+      value = toJSON.call(given, key) as unknown;
+    } catch {
+      return `the toJSON method of ${path} throws; correct it`;
+    }
+  }
+  if (typeof value === 'bigint') {
+    return `${path} is a BigInt; convert it to a string or a number`;
+  }
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (parents.includes(value)) {
+    return `${path} refers to an object that contains it; remove the cycle`;
+  }
+  for (const [name, member] of Object.entries(value)) {
+    const below = Array.isArray(value) ? `${path}[${name}]` : `${path}${memberPath(name)}`;
+    const problem = memberProblem(member, { path: below, key: name, parents: [...parents, value] });
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
+/** Only names that a programmer would write are shown; others may be data, such as an e-mail address. */
+function memberPath(name: string): string {
+  return /^[A-Za-z_$][\w$]{0,63}$/.test(name) ? `.${name}` : '[…]';
+}
+
+function invalidData(message: string): WebhookDeliveryError {
+  return new WebhookDeliveryError('invalid_data', message);
+}
+
+function invalidOption(what: string, rule: string): WebhookDeliveryError {
   return new WebhookDeliveryError('invalid_option', `${what} ${rule}.`);
 }

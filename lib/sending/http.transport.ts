@@ -11,9 +11,15 @@ import https from 'node:https';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { answerOfError, type NoAnswer, readAnswer, type ReceiverAnswer } from './attempt-result.js';
-import { type Connections, IdentityConnections, type TransportOptions } from './connections.js';
+import {
+  bypassWarning,
+  type Connections,
+  IdentityConnections,
+  isUnchanged,
+  type TransportOptions,
+  UNREADABLE,
+} from './connections.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
-import { bypassWarning, isUnchanged, UNREADABLE } from './delivery-settings.js';
 import type { ComposedRequest } from './request.composer.js';
 
 /** What requests are sent with. */

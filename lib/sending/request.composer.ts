@@ -1,23 +1,18 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { TraceContext } from '../diagnostics/operation.js';
 import { WebhookDeliveryError, WebhookSigningError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { DeliveryPayload, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { digest } from '../token/payload-hash.js';
-import { rulesOf, type ProfileRules } from '../token/profiles/profile.js';
-import type { WebhookTokenInput } from '../token/token-signer.js';
+import { rulesOf } from '../token/profiles/profile.js';
+import { looksLikeBodyReference } from '../token/profiles/swt-draft-00.profile.js';
+import { InlineJson, type WebhookTokenInput } from '../token/token-signer.js';
 import { receiptOf, type WebhookReceipt } from '../token/webhook-receipt.js';
-import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
-import type { Endpoint } from './endpoint.js';
 import {
-  asBuffer,
-  headBytes,
-  headersFor,
-  inlineLimit,
-  inlinePayload,
-  mayFit,
-  plainBody,
-  standardBody,
-} from './request-parts.js';
+  DEFAULT_PROFILE,
+  MAX_INLINE_BYTES,
+  type SentProfile,
+} from '../token/webhook-token.constants.js';
+import type { Endpoint } from './endpoint.js';
 import { isStandardWebhooks, tokenProfile } from './sent-profile.js';
 import { signingFailure, untilAborted } from './signing-failure.js';
 
@@ -87,7 +82,9 @@ export class RequestComposer {
   ): Promise<ComposedRequest> {
     const profile = profileOf(delivery, endpoint);
     const isStandard = isStandardWebhooks(profile);
-    const body = isStandard ? standardBody(delivery, endpoint.envelope) : plainBody(delivery);
+    const body = isStandard
+      ? standardBody(delivery, endpoint.envelope)
+      : { ...delivery.payload, envelope: false };
     const bytes = body.bytes && asBuffer(body.bytes);
     const format = tokenProfile(profile);
     let token = '';
@@ -104,11 +101,9 @@ export class RequestComposer {
     }
     const signature = isStandard ? this.standardHeaders(delivery, endpoint, bytes!) : {};
     const { contentType } = body;
-    const facts = { method: 'POST', bodyBytes: bytes?.byteLength ?? 0, contentType } as const;
-    return {
-      ...requestOf(facts, { token, signature }, delivery, endpoint, context),
-      body: bytes,
-    };
+    const bodyBytes = bytes?.byteLength ?? 0;
+    const facts = { method: 'POST', bodyBytes, contentType, token, signature } as const;
+    return { ...requestOf(facts, delivery, endpoint, context), body: bytes };
   }
 
   /** Of this attempt: receivers refuse an old time. */
@@ -143,8 +138,8 @@ export class RequestComposer {
     const token = await sign(delivery, endpoint, context, inline);
     // 0 bytes are explicit for HEAD: one that declares another length desynchronises the connection.
     const { contentType } = delivery.payload;
-    const facts = { method: 'HEAD', bodyBytes: 0, contentType } as const;
-    const request = requestOf(facts, { token, signature: {} }, delivery, endpoint, context);
+    const facts = { method: 'HEAD', bodyBytes: 0, contentType, token } as const;
+    const request = requestOf(facts, delivery, endpoint, context);
     const headers = { ...this.inheritedHeaders(), ...request.headers };
     return headBytes(endpoint.url, headers) > this.maxHeadBytes ? undefined : request;
   }
@@ -186,21 +181,74 @@ export function wantedMethod(
 }
 
 /** The inline data of a HEAD; `undefined` if HEAD cannot be used. */
-function inlineOf(
-  delivery: OutgoingDelivery,
-  endpoint: Endpoint,
-): ReturnType<typeof inlinePayload> {
+function inlineOf(delivery: OutgoingDelivery, endpoint: Endpoint): InlinePayload | undefined {
   const profile = profileOf(delivery, endpoint);
-  if (isStandardWebhooks(profile) || !tokenRules(profile).methods.has('HEAD')) return undefined;
+  const { methods } = rulesOf(tokenProfile(profile) ?? DEFAULT_PROFILE);
+  if (isStandardWebhooks(profile) || !methods.has('HEAD')) return undefined;
   return inlinePayload(delivery.payload, inlineLimit(endpoint.signer));
+}
+
+/** Payload that can be part of a token: no data, or an object. */
+interface InlinePayload {
+  readonly data?: InlineJson;
+}
+
+const OPEN_BRACE = 0x7b;
+
+/** Payloads that were checked, `null` if refused: an event has one for all of its endpoints and attempts. */
+const checkedInline = new WeakMap<Uint8Array, InlinePayload | null>();
+
+/**
+ * Reads the payload as the token's inline data.
+ *
+ * @param limit - bytes that may be signed; default 6000
+ * @returns `undefined` if it must be sent as a body: it is not an object, exceeds the limit, or is refused by receivers in
+ * a token
+ */
+export function inlinePayload(
+  { kind, bytes, contentType }: DeliveryPayload,
+  limit = MAX_INLINE_BYTES,
+): InlinePayload | undefined {
+  if (kind !== 'json' || contentType !== 'application/json') return undefined;
+  if (bytes === undefined) return {};
+  if (bytes.byteLength > limit || bytes[0] !== OPEN_BRACE) return undefined;
+  let inline = checkedInline.get(bytes);
+  if (inline === undefined) {
+    // Receivers of swt-draft-00 would take this shape for a reference to a body, and refuse it without one.
+    const data = InlineJson.of(asBuffer(bytes).toString(), looksLikeBodyReference);
+    inline = data === undefined ? null : { data };
+    checkedInline.set(bytes, inline);
+  }
+  return inline ?? undefined;
+}
+
+/** The largest inline data that a signer accepts, in bytes: a remote signer may be billed by the byte. */
+function inlineLimit({ inlineLimit: limit = MAX_INLINE_BYTES }: Endpoint['signer']): number {
+  return Math.min(limit, MAX_INLINE_BYTES);
+}
+
+/** Whether the payload may fit into a head: base64url adds a third. */
+function mayFit({ bytes }: DeliveryPayload, maxHeadBytes: number): boolean {
+  return ((bytes?.byteLength ?? 0) * 4) / 3 <= maxHeadBytes;
+}
+
+/** Bytes of the whole head of a HEAD request on the wire. */
+function headBytes(url: string, headers: Readonly<Record<string, string>>): number {
+  const { pathname, search, host } = new URL(url);
+  const all = { ...headers, Host: host, Connection: 'keep-alive' };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  return Buffer.byteLength(`HEAD ${pathname}${search} HTTP/1.1\r\n${lines.join('')}\r\n`);
+}
+
+/** A view of exactly these bytes: of any other Uint8Array, axios sends the whole underlying memory. */
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes)
+    ? bytes
+    : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 function profileOf({ profile }: OutgoingDelivery, endpoint: Endpoint): SentProfile {
   return profile ?? endpoint.profile;
-}
-
-function tokenRules(profile: SentProfile): ProfileRules {
-  return rulesOf(tokenProfile(profile) ?? DEFAULT_PROFILE);
 }
 
 async function sign(
@@ -227,41 +275,86 @@ function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput
   return { key: orderingKey, sequence };
 }
 
+/**
+ * The body of a request with the signature of Standard Webhooks: the same bytes in every attempt. Bytes that are not JSON are never in an
+ * envelope.
+ *
+ * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
+ */
+function standardBody(
+  { event, payload, occurredAt, createdAt }: OutgoingDelivery,
+  envelope: boolean,
+): Omit<DeliveryPayload, 'kind'> & { readonly envelope: boolean } {
+  const { kind, bytes, contentType } = payload;
+  if (kind === 'bytes') return { bytes, contentType, envelope: false };
+  // Libraries that verify it parse the body as JSON, so it is never empty.
+  if (!envelope) return { bytes: bytes ?? Buffer.from('null'), contentType, envelope };
+  const timestamp = new Date(occurredAt ?? createdAt).toISOString();
+  const head = `{"type":"${event}","timestamp":"${timestamp}"`;
+  const parts = bytes === undefined ? [head, '}'] : [`${head},"data":`, bytes, '}'];
+  return {
+    bytes: Buffer.concat(parts.map((part) => Buffer.from(part as string))),
+    contentType: 'application/json',
+    envelope,
+  };
+}
+
+/** Headers that a client would add are explicit, so that the size of the head is known before it is sent. */
+const DEFAULT_HEADERS = {
+  Accept: '*/*',
+  'Accept-Encoding': 'identity',
+  'User-Agent': 'nestjs-webhook-token',
+};
+
+/** What differs between the requests of a delivery. */
 interface RequestFacts {
   readonly method: 'HEAD' | 'POST';
   readonly bodyBytes: number;
   readonly contentType: string;
-}
-
-interface Credentials {
   /** Empty if the request has none. */
   readonly token: string;
   /** The headers of Standard Webhooks. */
-  readonly signature: Readonly<Record<string, string>>;
+  readonly signature?: Readonly<Record<string, string>>;
 }
 
-/** A request without its body. */
+/** A request without its body. The headers of the endpoint replace defaults, and those that authenticate it replace both. */
 function requestOf(
-  facts: RequestFacts,
-  { token, signature }: Credentials,
+  { token, signature, ...facts }: RequestFacts,
   delivery: OutgoingDelivery,
   endpoint: Endpoint,
-  { trace, credentials = {} }: RequestContext,
+  { trace, credentials }: RequestContext,
 ): ComposedRequest {
   const profile = profileOf(delivery, endpoint);
   const format = tokenProfile(profile);
-  const bearer: Record<string, string> =
-    format === undefined ? {} : { Authorization: `Bearer ${token}` };
+  const bearer = format && { Authorization: `Bearer ${token}` };
+  const secret: Record<string, string> = { ...credentials, ...bearer, ...signature };
+  const own = without(endpoint.headers, secret);
   return {
     method: facts.method,
     url: endpoint.url,
-    headers: headersFor(endpoint, {
-      ...facts,
-      credentials: { ...credentials, ...bearer, ...signature },
-      trace,
-    }),
+    headers: {
+      // W3C Trace Context, sections 3.2 and 3.3.
+      ...(trace !== undefined && { traceparent: trace.traceparent }),
+      ...(trace?.tracestate !== undefined && { tracestate: trace.tracestate }),
+      ...without(DEFAULT_HEADERS, { ...own, ...secret }),
+      ...own,
+      ...secret,
+      'Content-Type': facts.contentType,
+      'Content-Length': String(facts.bodyBytes),
+    },
     profile,
     token,
     receipt: format && (() => receiptOf(token, { ...facts, profile: format })),
   };
+}
+
+/** The headers that are not among the others, whatever their case. */
+function without(
+  headers: Readonly<Record<string, string>>,
+  others: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const taken = new Set(Object.keys(others).map((name) => name.toLowerCase()));
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !taken.has(name.toLowerCase())),
+  );
 }

@@ -99,7 +99,7 @@ export class WebhookSender {
   async attempt(
     delivery: OutgoingDelivery,
     endpoint: Endpoint,
-    attempt: number,
+    number: number,
     tracing?: RequestTracing,
   ): Promise<Attempt> {
     const { clock } = this.options;
@@ -112,7 +112,7 @@ export class WebhookSender {
       const exchange: Exchange = {
         delivery,
         endpoint,
-        context: { attempt, signal, trace: tracing?.trace },
+        context: { attempt: number, signal, trace: tracing?.trace },
         send: async (request, certificate) => {
           const send = async () => this.transport.send(request, signal, certificate);
           return tracing === undefined ? send() : tracing.send(send);
@@ -123,7 +123,8 @@ export class WebhookSender {
       const { method, answer } = await this.exchange(exchange);
       const now = clock.now();
       const { receipt, profile } = exchange.requests.at(-1) ?? {};
-      const facts = { attempt, method, durationMs: Math.max(0, now - startedAt), receipt };
+      const durationMs = Math.max(0, now - startedAt);
+      const facts = { attempt: number, method, durationMs, receipt };
       const result = attemptResult(facts, answer, now);
       return { result, at: startedAt, receipt, profile, answer: excerptOfAnswer(answer, exchange) };
     } finally {

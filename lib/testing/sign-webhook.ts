@@ -13,8 +13,8 @@ import {
   unchecked,
 } from '../options/rules.js';
 import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
-import { inlinePayload } from '../sending/request-parts.js';
-import { encodePayload } from '../sending/payload-encoder.js';
+import { encodePayload } from '../sending/event-draft.js';
+import { inlinePayload } from '../sending/request.composer.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { TokenClock } from '../token/validate-claims.js';
 import { digest } from '../token/payload-hash.js';

@@ -9,6 +9,7 @@ import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { serverWarnings } from '../../lib/bullmq/redis-server.js';
 import { dropJobs } from '../fixtures/drop-jobs.mjs';
 import { describeContract } from '../fixtures/contract.js';
+import { runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { due } from '../postgres/deliveries.js';
 
@@ -203,6 +204,13 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     }
     expect(ran).toEqual(['waiting']);
     await queue.stop(clock.now() + 5_000);
+  });
+
+  it('applies a limit again that another process has replaced meanwhile', async () => {
+    const { name } = bullQueue();
+    const open = (options: object) => new BullMqQueue(bullQueue(name), options);
+
+    expect(await runsAfterReplacedLimit(open)).toBe(1);
   });
 
   it('keeps nothing of endpoints, keys and limits without deliveries for longer than 30 days', async () => {

@@ -12,6 +12,7 @@ import type { OutgoingDelivery } from 'nestjs-webhook-token/ports';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
+import { runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until, untilLocked } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
@@ -289,6 +290,13 @@ const connectionString = urlOf('PostgreSQL');
       expect([second, third[0]]).toEqual([first[0]! + 1, first[0]! + 2]);
       expect(third[1]).toBeGreaterThan(first[1]!);
     });
+  });
+
+  it('applies a limit again that another process has replaced meanwhile', async () => {
+    const schema = database.newSchema();
+    const open = (options: object) => new PostgresQueue({ pool, schema, ...options });
+
+    expect(await runsAfterReplacedLimit(open)).toBe(1);
   });
 
   it('forgets limits that were not used for 30 days, but none that deliveries wait for', async () => {

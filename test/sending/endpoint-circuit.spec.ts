@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { CIRCUIT, EndpointCircuit } from '../../lib/sending/endpoint.js';
+import { CIRCUIT, EndpointCircuit } from '../../lib/sending/endpoint-circuit.js';
 
 const START = 1_767_225_600_000;
 
@@ -8,7 +8,7 @@ function failing(times: number, from = START): EndpointCircuit {
   const circuit = new EndpointCircuit();
   for (let i = 0; i < times; i++) {
     circuit.admit(from);
-    circuit.record(true, from);
+    circuit.note(true, from);
   }
   return circuit;
 }
@@ -21,18 +21,18 @@ describe('a circuit', () => {
 
   it('reports once that it opened, and once that it closed', () => {
     const circuit = new EndpointCircuit();
-    const changes = Array.from({ length: 8 }, () => circuit.record(true, START));
+    const changes = Array.from({ length: 8 }, () => circuit.note(true, START));
 
     expect(changes).toEqual([...Array(4).fill(undefined), 'opened', ...Array(3).fill(undefined)]);
-    expect(circuit.record(false, START)).toBe('closed');
-    expect(circuit.record(false, START)).toBeUndefined();
+    expect(circuit.note(false, START)).toBe('closed');
+    expect(circuit.note(false, START)).toBeUndefined();
   });
 
   it('opens for 70 % of at least ten attempts within five minutes', () => {
     const circuit = new EndpointCircuit();
     // Never five in a row: two successes among ten.
     const outcomes = [true, true, true, false, true, true, true, false, true, true];
-    const changes = outcomes.map((failed, i) => circuit.record(failed, START + i * 1_000));
+    const changes = outcomes.map((failed, i) => circuit.note(failed, START + i * 1_000));
 
     expect(changes.indexOf('opened')).toBe(9);
   });
@@ -40,10 +40,10 @@ describe('a circuit', () => {
   it('ignores failures older than five minutes', () => {
     const circuit = new EndpointCircuit();
     for (const failed of [true, true, true, false, true, true, true, false, true]) {
-      circuit.record(failed, START);
+      circuit.note(failed, START);
     }
 
-    expect(circuit.record(true, START + CIRCUIT.window)).toBeUndefined();
+    expect(circuit.note(true, START + CIRCUIT.window)).toBeUndefined();
   });
 
   it('admits one trial after its pause, while the others wait for its outcome', () => {
@@ -59,7 +59,7 @@ describe('a circuit', () => {
     let now = START + 30_000;
     const rests = Array.from({ length: 6 }, () => {
       circuit.admit(now);
-      circuit.record(true, now);
+      circuit.note(true, now);
       const rest = circuit.admit(now)! - now;
       now += rest;
       return rest / 1_000;
@@ -72,20 +72,20 @@ describe('a circuit', () => {
     const circuit = failing(5);
     circuit.admit(START + 30_000);
 
-    expect(circuit.record(false, START + 30_000)).toBe('closed');
+    expect(circuit.note(false, START + 30_000)).toBe('closed');
     expect(circuit.admit(START + 30_000)).toBeUndefined();
     expect(circuit.failingSince(START + 30_000)).toBeUndefined();
-    for (let i = 0; i < 5; i++) circuit.record(true, START + 40_000);
+    for (let i = 0; i < 5; i++) circuit.note(true, START + 40_000);
     expect(circuit.admit(START + 40_000)).toBe(START + 70_000);
   });
 
   it('pauses for 30 s again when it opens after it has closed', () => {
     const circuit = failing(5);
     circuit.admit(START + 30_000);
-    circuit.record(true, START + 30_000);
+    circuit.note(true, START + 30_000);
     circuit.admit(START + 90_000);
-    circuit.record(false, START + 90_000);
-    for (let i = 0; i < 5; i++) circuit.record(true, START + 91_000);
+    circuit.note(false, START + 90_000);
+    for (let i = 0; i < 5; i++) circuit.note(true, START + 91_000);
 
     expect(circuit.admit(START + 91_000)).toBe(START + 121_000);
   });
@@ -94,8 +94,8 @@ describe('a circuit', () => {
     const circuit = failing(10);
     circuit.admit(START + 30_000);
 
-    expect(circuit.record(false, START + 30_000)).toBe('closed');
-    expect(circuit.record(true, START + 30_000)).toBeUndefined();
+    expect(circuit.note(false, START + 30_000)).toBe('closed');
+    expect(circuit.note(true, START + 30_000)).toBeUndefined();
     expect(circuit.state).toBe('closed');
   });
 
@@ -110,7 +110,7 @@ describe('a circuit', () => {
   it('reports when the failures began, after five in a row', () => {
     const circuit = failing(4, START);
     expect(circuit.failingSince(START)).toBeUndefined();
-    circuit.record(true, START + 60_000);
+    circuit.note(true, START + 60_000);
 
     expect(circuit.failingSince(START + 60_000)).toBe(START);
   });
@@ -120,9 +120,9 @@ describe('a circuit', () => {
     const later = START + 6 * 86_400_000;
 
     expect(circuit.failingSince(later)).toBeUndefined();
-    circuit.record(true, later);
+    circuit.note(true, later);
     expect(circuit.failingSince(later)).toBeUndefined();
-    for (let i = 0; i < 4; i++) circuit.record(true, later + 60_000);
+    for (let i = 0; i < 4; i++) circuit.note(true, later + 60_000);
     expect(circuit.failingSince(later + 60_000)).toBe(later);
   });
 
@@ -130,7 +130,7 @@ describe('a circuit', () => {
     const circuit = failing(4);
     const later = START + CIRCUIT.memory + 1;
 
-    expect(circuit.record(true, later)).toBeUndefined();
+    expect(circuit.note(true, later)).toBeUndefined();
     expect(circuit.failuresInRow).toBe(1);
     expect(circuit.admit(later)).toBeUndefined();
   });
@@ -154,7 +154,7 @@ describe('a circuit', () => {
             expect(until).toBeGreaterThan(now);
             expect(until - now).toBeLessThanOrEqual(CIRCUIT.longestRest);
           } else if (used) {
-            circuit.record(failed, now);
+            circuit.note(failed, now);
           } else {
             circuit.abstain(now);
           }
