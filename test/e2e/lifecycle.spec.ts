@@ -160,7 +160,8 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     store = new ScriptedReplayStore();
     clock = new TestClock(Date.now());
     started = await startApp(createAdapter(), {
-      options: { ...receiverOptions({ replay: { store } }), clock },
+      // Shorter than a receiver waits for its store.
+      options: { ...receiverOptions({ replay: { store } }), clock, shutdownTimeout: '8s' },
       providers: [Handlers],
       controllers: [Routes, GuardedTwice],
       configure: (app) => void app.useGlobalInterceptors(new GivesUp()),
@@ -295,7 +296,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect((await post(origin, signedBody('{}'), { path: '/guarded/route' })).status).toBe(201);
     await store.commitGate.reached;
     const closing = app.close();
-    await clock.advance(10_000);
+    await clock.advance(8_000);
     await closing;
     store.commitGate.open();
 
