@@ -545,7 +545,8 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
       await endpoints.delete('reused');
 
       expect(before).toContain('https://192.0.2.8/of-acme');
-      expect(after.toSorted()).toEqual(['https://192.0.2.2/hooks', undefined]);
+      expect(after).toHaveLength(2);
+      expect(after).toEqual(expect.arrayContaining(['https://192.0.2.2/hooks', undefined]));
     });
 
     it('redelivers nothing of another tenant', async () => {

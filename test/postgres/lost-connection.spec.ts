@@ -102,9 +102,11 @@ import { due } from './deliveries.js';
         const at = Date.now();
         const attempt = { attempt: number, at, durationMs: 1, method: 'POST' } as const;
         return number === 1
-          ? { outcome: { type: 'retry', at, reason: 'http_503' }, attempt }
+          ? { outcome: { type: 'retry', at: at + 3_600_000, reason: 'http_503' }, attempt }
           : { outcome: { type: 'delivered' }, attempt };
       });
+      await until(() => records === 2);
+      await queue.redeliver(['recorded']);
       await until(async () => (await queue.find(['recorded']))[0]?.status === 'delivered');
 
       const attempts = await queue.attempts('recorded');
