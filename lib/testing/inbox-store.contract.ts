@@ -156,7 +156,12 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     const outcomes = ['queued', 'refused', 'duplicate'] as const;
     const made = (eventId: string, issuer: string) =>
       outcomes.map((outcome) =>
-        entry(`${eventId}-${issuer}-${outcome}`, { outcome, eventId, issuer, deliveryId: eventId }),
+        entry(`${eventId}-${issuer}-${outcome}`, {
+          outcome,
+          eventId,
+          issuer,
+          ...(outcome === 'queued' && { deliveryId: eventId }),
+        }),
       );
     await store.record([...made('e1', 'i1'), ...made('e1', 'i2'), ...made('e2', 'i1')]);
 
