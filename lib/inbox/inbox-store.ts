@@ -150,6 +150,13 @@ export abstract class InboxStore {
     page: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<readonly InboxEntry[]>;
 
+  /**
+   * Deletes the entries that match a filter, with their headers, payloads and explanations.
+   *
+   * @returns their number
+   */
+  abstract erase(filter: InboxFilter): Promise<number>;
+
   /** Counts the stored entries. */
   abstract counts(): Promise<{ readonly accepted: number; readonly refused: number }>;
 }

@@ -40,9 +40,7 @@ export class MemoryInboxStore extends InboxStore {
 
   override async deleteExpired(now: number): Promise<void> {
     if (this.keep === undefined) return;
-    for (const ring of [this.accepted, this.duplicates, this.refused]) {
-      ring.dropUntil(now - this.keep);
-    }
+    for (const ring of this.rings) ring.dropUntil(now - this.keep);
   }
 
   override async record(entries: readonly InboxEntry[]): Promise<void> {
@@ -62,8 +60,7 @@ export class MemoryInboxStore extends InboxStore {
     filter: InboxFilter,
     { after, limit }: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<readonly InboxEntry[]> {
-    const rings = [this.accepted, this.duplicates, this.refused];
-    return rings
+    return this.rings
       .flatMap((ring) => [...ring.entries()])
       .filter(
         (entry) => (after === undefined || entry.id < after) && matchesInboxFilter(entry, filter),
@@ -75,8 +72,21 @@ export class MemoryInboxStore extends InboxStore {
       );
   }
 
+  override async erase(filter: InboxFilter): Promise<number> {
+    const counts = this.rings.map((ring) => {
+      const matching = [...ring.entries()].filter((entry) => matchesInboxFilter(entry, filter));
+      for (const entry of matching) ring.drop(entry);
+      return matching.length;
+    });
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+
   override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
     return { accepted: this.accepted.size + this.duplicates.size, refused: this.refused.size };
+  }
+
+  private get rings(): readonly EntryRing[] {
+    return [this.accepted, this.duplicates, this.refused];
   }
 
   private ringFor({ outcome }: InboxEntry): EntryRing {
@@ -110,14 +120,15 @@ class EntryRing {
     if (this.byId.has(id)) return;
     this.byId.set(id, entry);
     if (deliveryId !== undefined) this.byDelivery.set(deliveryId, id);
-    if (this.byId.size > this.capacity) this.dropOldest();
+    const [oldest] = this.byId.values();
+    if (this.byId.size > this.capacity) this.drop(oldest!);
   }
 
   /** Drops the entries until a time; they are in the order of their times. */
   dropUntil(at: number): void {
     for (const entry of this.byId.values()) {
       if (entry.at > at) return;
-      this.dropOldest();
+      this.drop(entry);
     }
   }
 
@@ -126,9 +137,7 @@ class EntryRing {
     if (id !== undefined) this.byId.set(id, { ...this.byId.get(id)!, outcome, runs });
   }
 
-  private dropOldest(): void {
-    const [oldest] = this.byId.values();
-    const { id, deliveryId } = oldest!;
+  drop({ id, deliveryId }: InboxEntry): void {
     this.byId.delete(id);
     if (deliveryId !== undefined && this.byDelivery.get(deliveryId) === id) {
       this.byDelivery.delete(deliveryId);

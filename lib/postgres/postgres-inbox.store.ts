@@ -131,25 +131,22 @@ WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry
     { after, limit }: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<readonly InboxEntry[]> {
     const values: unknown[] = [limit];
-    const conditions: string[] = [];
-    const add = (condition: (parameter: string) => string, value: string | number): void => {
-      values.push(value);
-      conditions.push(condition(`$${values.length}`));
-    };
-    const { kind, since, until, eventId, ...equal } = filter;
-    if (kind !== undefined) conditions.push(kind === 'refused' ? 'refused' : 'NOT refused');
-    if (since !== undefined) add((time) => `at >= ${timeOf(time)}`, since);
-    if (until !== undefined) add((time) => `at < ${timeOf(time)}`, until);
-    for (const [column, value] of Object.entries({ ...equal, event_id: eventId })) {
-      if (value !== undefined) add((text) => `${column} = ${text}::text`, value);
-    }
-    if (after !== undefined) add((id) => `id < ${id}::text`, after);
-    const where = conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+    const where = whereOf(filter, after, values);
     const rows = await this.connection.search(
       `SELECT ${COLUMNS} FROM ${this.table} ${where} ORDER BY id DESC LIMIT $1::int`,
       values,
     );
     return rows.map(entryOf);
+  }
+
+  override async erase(filter: InboxFilter): Promise<number> {
+    const values: unknown[] = [];
+    const where = whereOf(filter, undefined, values);
+    const [row] = await this.connection.query(
+      `WITH gone AS (DELETE FROM ${this.table} ${where} RETURNING id) SELECT count(*)::int AS gone FROM gone`,
+      values,
+    );
+    return Number(row!['gone']);
   }
 
   override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
@@ -171,6 +168,24 @@ WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry
 }
 
 const COLUMNS = `id, ${millisecondsOf('at')} AS at, outcome, runs, receiver, code, event, event_id, issuer, delivery_id, details`;
+
+/** The condition of a filter, whose values are added to the parameters. @param after - of entries that are older than this id */
+function whereOf(filter: InboxFilter, after: string | undefined, values: unknown[]): string {
+  const conditions: string[] = [];
+  const add = (condition: (parameter: string) => string, value: string | number): void => {
+    values.push(value);
+    conditions.push(condition(`$${values.length}`));
+  };
+  const { kind, since, until, eventId, ...equal } = filter;
+  if (kind !== undefined) conditions.push(kind === 'refused' ? 'refused' : 'NOT refused');
+  if (since !== undefined) add((time) => `at >= ${timeOf(time)}`, since);
+  if (until !== undefined) add((time) => `at < ${timeOf(time)}`, until);
+  for (const [column, value] of Object.entries({ ...equal, event_id: eventId })) {
+    if (value !== undefined) add((text) => `${column} = ${text}::text`, value);
+  }
+  if (after !== undefined) add((id) => `id < ${id}::text`, after);
+  return conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+}
 
 /** The members that `find` returns and `list` does not; bytes in base64. */
 interface StoredContent extends Pick<InboxEntry, 'headers' | 'explanation'> {

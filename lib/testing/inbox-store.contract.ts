@@ -151,6 +151,38 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     assert.equal(await idsOf({ receiver: undefined, event: "' OR 1=1 --" }), '');
   },
 
+  'erases the entries of every kind that match': async (create) => {
+    const store = await create({});
+    const outcomes = ['queued', 'refused', 'duplicate'] as const;
+    const made = (eventId: string, issuer: string) =>
+      outcomes.map((outcome) =>
+        entry(`${eventId}-${issuer}-${outcome}`, {
+          outcome,
+          eventId,
+          issuer,
+          ...(outcome === 'queued' && { deliveryId: eventId }),
+        }),
+      );
+    await store.record([...made('e1', 'i1'), ...made('e1', 'i2'), ...made('e2', 'i1')]);
+
+    assert.equal(await store.erase({ eventId: 'e1', issuer: 'i1' }), 3);
+    assert.equal(await store.erase({ eventId: 'e1', issuer: 'i1' }), 0);
+    assert.equal(await store.erase({ issuer: "' OR 1=1 --" }), 0);
+    assert.equal(await store.find('e1-i1-queued'), undefined);
+    await store.settle([{ deliveryId: 'e2', outcome: 'handled', runs: 1 }]);
+    await store.record([entry('e1-i1-queued')]);
+    const ids = (await store.list({}, ALL)).map(({ id, outcome }) => `${id} ${outcome}`);
+    assert.deepEqual(ids, [
+      'e2-i1-refused refused',
+      'e2-i1-queued handled',
+      'e2-i1-duplicate duplicate',
+      'e1-i2-refused refused',
+      'e1-i2-queued queued',
+      'e1-i2-duplicate duplicate',
+      'e1-i1-queued handled',
+    ]);
+  },
+
   'settles the newest entry of a queued event, and no other': async (create) => {
     const store = await create({});
     await store.record([

@@ -309,6 +309,22 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     await expect(inbox.list(filter as object)).rejects.toMatchObject({ code: 'invalid_option' });
   });
 
+  it('erases every entry of an event, and no other', async () => {
+    await start({ payload: true });
+    const { origin } = receiver;
+    const [erased, kept] = ['evt_1', 'evt_2'].map((txn) => signedBody('{"name":"Ada"}', { txn }));
+    for (const message of [erased!, erased!, kept!]) await post(origin, message);
+
+    expect(await inbox.erase({ issuer: ISSUER, eventId: 'evt_1' })).toBe(2);
+    const { entries } = await inbox.list();
+    expect(entries.map(({ eventId }) => eventId)).toEqual(['evt_2']);
+    await expect(inbox.erase({})).rejects.toMatchObject({ code: 'invalid_option' });
+    await expect(inbox.erase({ eventId: undefined as never })).rejects.toMatchObject({
+      code: 'invalid_option',
+    });
+    expect(await inbox.counts()).toMatchObject({ accepted: 1 });
+  });
+
   it('records nothing with inbox: false', async () => {
     await start(false);
 

@@ -42,6 +42,10 @@ class ScriptedInboxStore extends InboxStore {
     return this.store.list(filter, page);
   }
 
+  override erase(filter: InboxFilter) {
+    return this.store.erase(filter);
+  }
+
   override counts() {
     return this.store.counts();
   }

@@ -5,6 +5,7 @@ import { NestFactory } from '@nestjs/core';
 import {
   OnWebhookEvent,
   WebhookDeliveries,
+  WebhookDeliveryEvents,
   WebhookEndpoints,
   WebhookModule,
   WebhookPublisher,
@@ -27,8 +28,9 @@ class PublisherApplication {}
 class ReceiverApplication {}
 class NetworkModule {}
 
-/** @param parts - `deliveries` (table), `endpoints` (client), `transport`, `attempts` */
-export async function startPublisher(process, { deliveries, endpoints, transport, attempts }) {
+/** @param parts - `deliveries` (table), `endpoints` (client), `transport`, `attempts`, `onDeliveryEvent` */
+export async function startPublisher(process, parts) {
+  const { deliveries, endpoints, transport, attempts, onDeliveryEvent } = parts;
   const httpModule = {
     module: NetworkModule,
     providers: [{ provide: HttpService, useValue: transport }],
@@ -49,6 +51,7 @@ export async function startPublisher(process, { deliveries, endpoints, transport
     },
     { logger: false },
   );
+  app.get(WebhookDeliveryEvents).events$.subscribe(onDeliveryEvent);
   return {
     publisher: app.get(WebhookPublisher),
     deliveries: app.get(WebhookDeliveries),

@@ -22,6 +22,7 @@ const STATEMENTS = [
   ['record', /INSERT INTO \w+\.delivery /],
   ['settle', /INSERT INTO \w+\.attempt /],
   ['extend', /^WITH given AS[^;]+SKIP LOCKED[^;]+SET leased_until/],
+  ['skip', /^UPDATE \w+\.delivery SET holds_key = false\nWHERE/],
   ['releaseNext', /SET held = false[^;]+json_array_elements_text/],
   ['releaseAll', /SET held = false/],
   ['findDueLanes', /^SELECT given\.lane/],

@@ -1,29 +1,34 @@
 // The states of a delivery. The traces of the simulator are checked against it.
 
-/** By state: what may happen to a delivery, and the state that follows. An expired lease is seen when it is claimed again. */
+/**
+ * By state: what may happen to a delivery, and the state that follows. An expired lease is seen when the delivery is claimed again.
+ * `expired` is stored as dead.
+ */
 export const STATES = {
   waiting: { claim: 'claimed', redeliver: 'waiting' },
   retrying: { claim: 'claimed', redeliver: 'waiting' },
   paused: { claim: 'claimed', redeliver: 'waiting' },
   claimed: {
-    expire: 'claimed',
+    reclaim: 'claimed',
     deliver: 'delivered',
     retry: 'retrying',
     pause: 'paused',
     // No attempt was made: the endpoint is overloaded, or the handler threw.
     defer: 'waiting',
     die: 'dead',
+    expire: 'expired',
   },
   dead: { redeliver: 'waiting' },
+  expired: { redeliver: 'waiting' },
   delivered: {},
 };
 
-const STATUS = { delivered: 'delivered', dead: 'dead' };
+const STATUS = { delivered: 'delivered', dead: 'dead', expired: 'dead' };
 
 /** What a settlement did to a delivery. */
 export function stepOf({ status, attempt, reason }) {
   if (status === 'delivered') return 'deliver';
-  if (status === 'dead') return 'die';
+  if (status === 'dead') return reason === 'expired' ? 'expire' : 'die';
   if (attempt !== undefined) return 'retry';
   return reason === 'endpoint_paused' ? 'pause' : 'defer';
 }
@@ -73,7 +78,7 @@ export class DeliveryModel {
   step(row, step) {
     const delivery = this.#deliveries.get(row.seq);
     const from = delivery.state;
-    const taken = step === 'claim' && from === 'claimed' ? 'expire' : step;
+    const taken = step === 'claim' && from === 'claimed' ? 'reclaim' : step;
     const to = STATES[from][taken];
     const { simulation } = this;
     simulation.check(
@@ -83,7 +88,7 @@ export class DeliveryModel {
     );
     if (taken === 'retry' || taken === 'deliver') delivery.attempts++;
     if (taken === 'die') delivery.attempts = row.attempts;
-    if (taken === 'redeliver' && from === 'dead') delivery.attempts = 0;
+    if (taken === 'redeliver' && STATUS[from] === 'dead') delivery.attempts = 0;
     if (step === 'claim') delivery.before = from;
     delivery.state = to;
     simulation.check(

@@ -15,7 +15,7 @@ export class DeliveryTable {
   owners = new Map();
   limits = new LaneLimits();
 
-  /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`: each is called with the row after the change */
+  /** @param observer - `recorded`, `claimed`, `unclaimed`, `settled`, `redelivered`, `skipped`: each is called with the row after the change */
   #lastSeq = 0;
   /** The transactions that claim from a limited lane, by lane. */
   #gates = new Map();
@@ -321,7 +321,7 @@ export class DeliveryTable {
       row.due = due === undefined ? row.due : due + skew;
       row.updated = this.now;
       row.leasedUntil = -Infinity;
-      this.observer.settled(row, before, outcome, { claim, process });
+      this.observer.settled(row, before, { ...outcome, due }, { claim, process });
     }
     return JSON.parse(outcomes)
       .filter(({ seq, releases }) => releases && !this.#isLastOfKey(this.rows.get(seq)))
@@ -383,6 +383,16 @@ export class DeliveryTable {
 
   #isRedeliverable({ status, due, leasedUntil }) {
     return status === 'dead' || (status === 'pending' && due > this.now && leasedUntil <= this.now);
+  }
+
+  skip([, ids]) {
+    const rows = JSON.parse(ids).map((id) => this.#byId(id));
+    const blocking = rows.filter((row) => row?.status === 'dead' && row.holds_key);
+    for (const row of blocking) {
+      row.holds_key = false;
+      this.observer.skipped(row);
+    }
+    return blocking.map(({ id, seq }) => ({ id, seq }));
   }
 
   releaseNext([, seqs]) {

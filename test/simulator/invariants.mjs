@@ -10,6 +10,8 @@ const EXACTNESS = 1e-3;
 export class Invariants {
   /** After how many attempts a delivery may die. */
   maxAttempts = Infinity;
+  /** Whether a dead event blocks its key. */
+  onDead = 'skip';
   /** `deliveries`, and `received` if events are acknowledged before they are handled. */
   tables;
   #events = new Map();
@@ -19,9 +21,19 @@ export class Invariants {
     this.simulation = simulation;
   }
 
-  /** @param event - `id`, `tenant`, `isTransactional` */
+  /** @param event - `id`, `tenant`, `isTransactional`, `orderingKey`, `expiresIn` */
   add(event) {
-    const known = { ...event, isAccepted: false, acknowledgements: 0, effects: 0, runs: [] };
+    const known = {
+      ...event,
+      isAccepted: false,
+      acknowledgements: 0,
+      effects: 0,
+      runs: [],
+      // When it may expire: its `publish` may be repeated by another process, with another clock.
+      ends: [],
+      // The processes whose last request for it was a HEAD.
+      heads: new Set(),
+    };
     this.#events.set(event.id, known);
     return known;
   }
@@ -31,7 +43,8 @@ export class Invariants {
   }
 
   /** `publish` is called, perhaps again. */
-  publishing(event) {
+  publishing(event, process) {
+    event.ends.push(this.simulation.wallClock(process) + event.expiresIn);
     event.follows ??= [...this.#events.values()].filter((earlier) => earlier.isAccepted);
   }
 
@@ -40,6 +53,11 @@ export class Invariants {
     event.isAccepted = true;
     const row = this.#rowOf('deliveries', event);
     this.#check(row, 'an accepted event is stored', () => event.id);
+    this.#check(
+      event.expiresIn === undefined || event.ends.includes(this.#endOf(event)),
+      'an event expires when its publisher said',
+      () => `${event.id} is stored with the end ${this.#endOf(event)}`,
+    );
     for (const earlier of event.follows.filter((one) => isSameKey(one, event))) {
       this.#check(
         this.#rowOf('deliveries', earlier).sequence < row?.sequence,
@@ -47,6 +65,38 @@ export class Invariants {
         () => `${event.id} is numbered before ${earlier.id}, which was published before`,
       );
     }
+  }
+
+  /** A publisher makes a request. A POST that replaces a HEAD belongs to its attempt. */
+  requested({ id, method }, process) {
+    const event = this.eventOf(id);
+    const startsAttempt = method === 'HEAD' || !event.heads.has(process);
+    if (method === 'HEAD') event.heads.add(process);
+    else event.heads.delete(process);
+    const late = this.simulation.wallClock(process) - this.#endOf(event);
+    this.#check(
+      !startsAttempt || late < 0,
+      'no attempt starts after an event has expired',
+      () => `${process.label} sends ${id} ${late} ms after its end`,
+    );
+  }
+
+  /** A publisher has emitted a delivery event. */
+  reported({ eventId, reason, at }) {
+    if (reason !== 'expired') return;
+    const event = this.eventOf(eventId);
+    const early = this.#endOf(event) - at;
+    event.hasExpired = true;
+    this.#check(
+      early <= 0,
+      'an event does not expire before its end',
+      () => `${eventId} expires ${early} ms before its end`,
+    );
+  }
+
+  /** An operator has skipped a dead event that blocks its key. */
+  skipped({ event_id: id }) {
+    this.eventOf(id).hasEnded = true;
   }
 
   /** A request leaves a publisher. */
@@ -169,14 +219,27 @@ export class Invariants {
   }
 
   /** An outcome was recorded. @param side - whose queue it is */
-  settled(side, row, before, step, { claim, process }) {
+  settled(side, row, before, step, { claim, process, outcome }) {
     const event = this.eventOf(row.event_id);
     this.#check(
       claim === before.claim,
       'a lease has one owner that can record',
       () => `${process.label} recorded ${step} of ${event.id} by claim ${claim} of ${before.claim}`,
     );
-    if (side === 'publisher' && (step === 'deliver' || step === 'die')) event.hasEnded = true;
+    if (side === 'publisher' && row.status !== 'pending') {
+      event.hasEnded ||= row.status === 'delivered' || this.onDead === 'skip';
+    }
+    this.#check(
+      // A handler that throws runs again, whatever it would have decided.
+      side !== 'publisher' || outcome.throws > 0 || !(outcome.due > this.#endOf(event)),
+      'a delivery is due when it expires at the latest',
+      () => `${event.id} is due ${outcome.due - this.#endOf(event)} ms after its end`,
+    );
+    this.#check(
+      step !== 'expire' || (side === 'publisher' && event.hasExpired),
+      'only an event that has expired is recorded as expired',
+      () => event.id,
+    );
     if (step === 'deliver') {
       const isTrue = side === 'publisher' ? event.acknowledgements > 0 : event.effects > 0;
       this.#check(
@@ -202,17 +265,30 @@ export class Invariants {
   }
 
   atEnd() {
-    for (const { id, effects } of this.#events.values()) {
-      this.#check(effects > 0, 'an accepted event is never lost', () => id);
+    for (const event of this.#events.values()) {
+      const { id, effects, acknowledgements } = event;
+      const isLate = this.#isExpired(event) && acknowledgements === 0;
+      this.#check(effects > 0 || isLate, 'an accepted event is never lost', () => id);
     }
   }
 
   #isDone(event) {
     if (!event.isAccepted) return false;
-    const isDelivered = (table) => this.#rowOf(table, event)?.status === 'delivered';
-    return (
-      isDelivered('deliveries') && (this.tables.received === undefined || isDelivered('received'))
-    );
+    const isDelivered = this.#rowOf('deliveries', event)?.status === 'delivered';
+    const received = this.tables.received && this.#rowOf('received', event);
+    const isReceived = this.tables.received !== undefined && isDelivered;
+    const isHandled = received === undefined ? !isReceived : received.status === 'delivered';
+    return (isDelivered || this.#isExpired(event)) && isHandled;
+  }
+
+  #isExpired(event) {
+    const row = this.#rowOf('deliveries', event);
+    return row?.status === 'dead' && row.reason === 'expired';
+  }
+
+  /** When an event expires, as it is stored; `Infinity` if it does not. */
+  #endOf(event) {
+    return JSON.parse(this.#rowOf('deliveries', event)?.details ?? '{}').expiresAt ?? Infinity;
   }
 
   #rowOf(table, { id }) {

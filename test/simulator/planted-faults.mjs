@@ -14,6 +14,22 @@ const settling = (change) =>
     }
   };
 
+/** A table whose claims change when an event expires. @param endOf - returns the time, from the stored one and the row */
+const expiring = (endOf) => {
+  const change = (row) => {
+    const { expiresAt, ...details } = JSON.parse(row.details ?? '{}');
+    if (expiresAt === undefined) return row;
+    return {
+      ...row,
+      details: JSON.stringify({ ...details, expiresAt: endOf(expiresAt, row) }),
+    };
+  };
+  return class extends DeliveryTable {
+    claim = (...args) => super.claim(...args).map(change);
+    claimLimited = (...args) => super.claimLimited(...args).map(change);
+  };
+};
+
 /** A replay server whose entries are in a changed store. */
 const keeping = (change) =>
   class extends ReplayServer {
@@ -139,6 +155,32 @@ export const PLANTED_FAULTS = {
   'a timeout kills a delivery that has attempts left': {
     DeliveryTable: settling((row) =>
       row.failure === 'timeout' ? { ...row, status: 'dead' } : row,
+    ),
+  },
+  'a retry does not check whether its event has expired': {
+    DeliveryTable: expiring((end, { attempts }) => (attempts > 0 ? undefined : end)),
+  },
+  'an event expires early': {
+    DeliveryTable: expiring((end) => end - 2_000),
+  },
+  'an expired delivery is recorded as delivered': {
+    DeliveryTable: settling((row) =>
+      row.reason === 'expired' ? { ...row, status: 'delivered' } : row,
+    ),
+  },
+  'an expired delivery waits for its next attempt': {
+    DeliveryTable: settling((row) =>
+      row.reason === 'expired' ? { ...row, status: 'pending', due: 8.64e15 } : row,
+    ),
+  },
+  'an expired delivery does not release its key': {
+    DeliveryTable: settling((row) =>
+      row.reason === 'expired' ? { ...row, blocks_key: true, releases: false } : row,
+    ),
+  },
+  'a dead delivery does not block its key': {
+    DeliveryTable: settling((row) =>
+      row.blocks_key === true ? { ...row, blocks_key: false, releases: true } : row,
     ),
   },
   'a redelivery counts as an attempt': {

@@ -1,6 +1,7 @@
 // Two publishers on one queue, two receivers on one replay store, and what the invariants say of them.
 import { MemoryEndpointStore } from '../../build/lib/index.js';
 import { EndpointStore } from '../../build/lib/ports/index.js';
+import { InMemoryWebhookTransport } from '../../build/lib/testing/index.js';
 import { Network } from '../../build/lib/testing/simulation/network.js';
 import { ReplayServer } from '../../build/lib/testing/simulation/replay-server.js';
 import { Slot } from '../../build/lib/testing/simulation/simulated-process.js';
@@ -24,6 +25,9 @@ const LIMITS = [
 ];
 /** Milliseconds between two looks of an operator at dead deliveries. */
 const ROUNDS = 60_000;
+/** Milliseconds around the end of an event in which its publishers are disturbed, and how often they may be. */
+const AROUND_END = 4_000;
+const DISTURBANCES = 12;
 
 /** The parts of a world that a planted fault replaces. */
 const PARTS = { DeliveryTable, ReplayServer, Network, MemoryEndpointStore };
@@ -51,6 +55,9 @@ class World {
     // With few attempts deliveries die, and an operator sends them again.
     this.attempts = simulation.roll('few attempts') < 0.3 ? 3 : undefined;
     this.invariants.maxAttempts = this.attempts;
+    this.isExpiring = simulation.roll('events expire') < 0.4;
+    this.onDead = simulation.roll('a dead event blocks its key') < 0.3 ? 'block' : 'skip';
+    this.invariants.onDead = this.onDead;
     this.limits = Object.fromEntries(
       TENANTS.map((tenant) => [tenant, simulation.pick(`limits ${tenant}`, LIMITS)]),
     );
@@ -63,14 +70,20 @@ class World {
     this.replay = new parts.ReplayServer(simulation);
     this.endpoints = new parts.MemoryEndpointStore();
     for (const tenant of TENANTS)
-      void this.endpoints.insert(endpointOf(tenant, this.limits[tenant]));
+      void this.endpoints.insert(
+        endpointOf(tenant, { ...this.limits[tenant], onDead: this.onDead }),
+      );
     this.receivers = ['rec-a', 'rec-b'].map((name) => this.#receiver(name));
     this.network = new parts.Network(simulation, this.receivers, this.invariants);
     this.publishers = ['pub-a', 'pub-b'].map((name) => this.#publisher(name));
     this.network.partition(this.publishers);
-    for (const n of events) this.#publish(this.invariants.add(this.#draw(n)));
+    for (const n of events) {
+      const event = this.invariants.add(this.#draw(n));
+      this.#publish(event);
+      if (event.expiresIn !== undefined) this.#disturb(event);
+    }
     for (const tenant of TENANTS) this.#pause(tenant);
-    if (this.attempts !== undefined) this.#redeliver(HORIZON);
+    if (this.attempts !== undefined || this.isExpiring) this.#reviveDead(HORIZON);
   }
 
   hasEnded() {
@@ -85,6 +98,7 @@ class World {
 
   #draw(n) {
     const { simulation } = this;
+    const isExpiring = this.isExpiring && simulation.roll(`expires ${n}`) < 0.6;
     return {
       id: `e${n}`,
       tenant: simulation.pick(`tenant ${n}`, TENANTS),
@@ -92,6 +106,7 @@ class World {
       // Half of the runs publish within a few seconds, so that events wait for each other.
       publishAt: simulation.between(`publish ${n}`, 0, this.isBurst ? 5_000 : HORIZON * 0.7),
       orderingKey: simulation.roll(`key ${n}`) < 0.6 ? 'key' : undefined,
+      expiresIn: isExpiring ? simulation.between(`expires ${n} in`, 500, 30_000) : undefined,
     };
   }
 
@@ -119,7 +134,7 @@ class World {
       settled(row, before, outcome, by) {
         const step = stepOf(outcome);
         note(`${idOf(row)}: ${step} by ${by.process.label} (attempts ${row.attempts})`);
-        invariants.settled(side, row, before, step, by);
+        invariants.settled(side, row, before, step, { ...by, outcome });
         model.step(row, step);
       },
       refused(row, process) {
@@ -128,6 +143,10 @@ class World {
       redelivered(row) {
         note(`${idOf(row)} is redelivered`);
         model.step(row, 'redeliver');
+      },
+      skipped(row) {
+        note(`${idOf(row)} is skipped`);
+        invariants.skipped(row);
       },
     });
     return table;
@@ -138,8 +157,12 @@ class World {
       startPublisher(process, {
         deliveries: this.deliveries,
         endpoints: new EndpointClient(process, this.endpoints),
-        transport: this.network.transportOf(process),
+        transport: new InMemoryWebhookTransport((webhook) => {
+          this.invariants.requested(webhook, process);
+          return this.network.send(process, webhook);
+        }),
         attempts: this.attempts,
+        onDeliveryEvent: (event) => this.invariants.reported(event),
       }),
     );
   }
@@ -161,14 +184,27 @@ class World {
     simulation.after(round === 0 ? event.publishAt : 3_000, undefined, () => {
       slot.process.ask(`publish ${event.id}`, {
         call: (app) => {
-          invariants.publishing(event);
-          const { id, tenant, orderingKey } = event;
-          return app.publisher.publish('thing.made', { id }, { id, tenant, orderingKey });
+          invariants.publishing(event, slot.process);
+          const { id, tenant, orderingKey, expiresIn } = event;
+          const options = { id, tenant, orderingKey, expiresIn };
+          return app.publisher.publish('thing.made', { id }, options);
         },
         done: () => invariants.accepted(event),
         failed: () => this.#publish(event, round + 1),
       });
     });
+  }
+
+  /** Kills, stalls and clock jumps of publishers around the end of an event that expires. */
+  #disturb({ id, publishAt, expiresIn }) {
+    const { simulation } = this;
+    for (let n = 0; n < DISTURBANCES; n++) {
+      const point = `end of ${id}#${n}`;
+      const end = publishAt + expiresIn;
+      const at = simulation.between(`${point} at`, end - AROUND_END, end + AROUND_END);
+      const slot = simulation.pick(`${point} by`, this.publishers);
+      simulation.after(at, undefined, () => void slot.process.survives(point));
+    }
   }
 
   /** An operator pauses the endpoint of a tenant for a while. */
@@ -189,15 +225,18 @@ class World {
     repeat('pause', from, () => repeat('resume', length));
   }
 
-  /** An operator sends dead deliveries again, until all events are done. */
-  #redeliver(wait) {
+  /** An operator sends dead deliveries again, or skips them where they block their keys, until all events are done. */
+  #reviveDead(wait, round = 0) {
     this.simulation.after(wait, undefined, () => {
-      this.#redeliver(ROUNDS);
+      this.#reviveDead(ROUNDS, round + 1);
       const { process } = this.publishers.find(({ app }) => app) ?? this.publishers[0];
       for (const { id, status } of this.deliveries.rows.values()) {
         if (status !== 'dead') continue;
-        process.ask(`redeliver ${id}`, {
-          call: (app) => app.deliveries.redeliver(id),
+        const maySkip =
+          this.onDead === 'block' && this.simulation.roll(`skip ${id} ${round}`) < 0.5;
+        const action = maySkip ? 'skip' : 'redeliver';
+        process.ask(`${action} ${id}`, {
+          call: (app) => app.deliveries[action](id),
           done() {},
           failed() {},
         });
@@ -220,13 +259,13 @@ class EndpointClient extends EndpointStore {
   }
 }
 
-function endpointOf(tenant, limits) {
+function endpointOf(tenant, settings) {
   return {
     id: tenant,
     tenant,
     url: `https://b.example/hooks?tenant=${tenant}`,
     events: ['**'],
-    settings: limits,
+    settings,
     keys: [],
     version: 1,
     createdAt: 0,

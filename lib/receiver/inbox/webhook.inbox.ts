@@ -86,22 +86,32 @@ export interface DeadLetterPage {
 
 const EXACT = { exact: true };
 
-const FILTER = option.object<WebhookInboxFilter>()(
-  {
-    outcome: option.notUndefined(
-      option.oneOf('handled', 'queued', 'duplicate', 'unhandled', 'failed', 'dead', 'refused'),
-    ),
-    kind: option.notUndefined(option.oneOf('accepted', 'refused')),
-    receiver: option.notUndefined(identifier()),
-    code: option.notUndefined(identifier()),
-    event: option.notUndefined(identifier()),
-    eventId: option.notUndefined(identifier()),
-    issuer: option.notUndefined(identifier()),
-    since: option.notUndefined(option.time),
-    until: option.notUndefined(option.time),
+const FILTER_MEMBERS = {
+  outcome: option.notUndefined(
+    option.oneOf('handled', 'queued', 'duplicate', 'unhandled', 'failed', 'dead', 'refused'),
+  ),
+  kind: option.notUndefined(option.oneOf('accepted', 'refused')),
+  receiver: option.notUndefined(identifier()),
+  code: option.notUndefined(identifier()),
+  event: option.notUndefined(identifier()),
+  eventId: option.notUndefined(identifier()),
+  issuer: option.notUndefined(identifier()),
+  since: option.notUndefined(option.time),
+  until: option.notUndefined(option.time),
+};
+
+const FILTER = option.object<WebhookInboxFilter>()(FILTER_MEMBERS, EXACT);
+
+const ERASURE = option.object<WebhookInboxFilter>()(FILTER_MEMBERS, {
+  ...EXACT,
+  across(read, at) {
+    at.require(
+      at.has('') || Object.values(read).some((value) => value !== undefined),
+      '',
+      'has no members; pass an eventId, a receiver or another member',
+    );
   },
-  EXACT,
-);
+});
 
 const LIMIT = option.optional(option.whole(1, 500), 50);
 
@@ -179,6 +189,27 @@ export class WebhookInbox {
     const store = await this.flushedStore();
     const entry = isIdentifier(id) ? await store.find(id) : undefined;
     return entry && viewOf(entry);
+  }
+
+  /**
+   * Deletes entries for good, such as those of an event about a person who asks for it. The event itself, in the queue of a receiver with
+   * `acknowledge: 'queued'`, is not affected: call `erase` of that queue.
+   *
+   * @param filter - at least one member
+   * @returns the number of deleted entries
+   * @throws {@link WebhookDeliveryError} `invalid_option`
+   * @throws {@link WebhookStoreError} `store_unavailable`
+   * @throws {@link WebhookConfigurationError} with `inbox: false`
+   *
+   * @example
+   * ```ts
+   * await inbox.erase({ issuer: 'https://shop.example', eventId });
+   * ```
+   */
+  async erase(filter: WebhookInboxFilter): Promise<number> {
+    const wanted = readArgument(ERASURE, filter, 'filter');
+    const store = await this.flushedStore();
+    return store.erase(wanted);
   }
 
   /**
