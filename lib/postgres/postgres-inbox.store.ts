@@ -142,11 +142,16 @@ WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry
   override async erase(filter: InboxFilter): Promise<number> {
     const values: unknown[] = [];
     const where = whereOf(filter, undefined, values);
-    const [row] = await this.connection.query(
-      `WITH gone AS (DELETE FROM ${this.table} ${where} RETURNING id) SELECT count(*)::int AS gone FROM gone`,
-      values,
-    );
-    return Number(row!['gone']);
+    const batch = `SELECT id FROM ${this.table} ${where} LIMIT ${DELETED_AT_ONCE}`;
+    for (let erased = 0; ;) {
+      const [row] = await this.connection.query(
+        `WITH gone AS (DELETE FROM ${this.table} WHERE id = ANY (ARRAY(${batch})) RETURNING id) SELECT count(*)::int AS gone FROM gone`,
+        values,
+      );
+      const gone = Number(row!['gone']);
+      erased += gone;
+      if (gone < DELETED_AT_ONCE) return erased;
+    }
   }
 
   override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
