@@ -188,7 +188,7 @@ export class DeliveryMemory {
 
   /** @param onTurn - called with a delivery that has waited for its ordering key, and holds it now */
   constructor(
-    private readonly limits: {
+    private readonly bounds: {
       readonly maxPending: number;
       readonly maxFinished: number;
       readonly maxBytes: number;
@@ -219,7 +219,7 @@ export class DeliveryMemory {
   /** @throws {@link WebhookStoreError} `store_full` unless all of them fit */
   requireRoomFor(deliveries: readonly WebhookDelivery[]): void {
     if (deliveries.length === 0) return;
-    const { maxPending, maxBytes } = this.limits;
+    const { maxPending, maxBytes } = this.bounds;
     if (this.pendingCount + deliveries.length > maxPending) {
       throw new WebhookStoreError(
         'store_full',
@@ -316,7 +316,7 @@ export class DeliveryMemory {
   }
 
   private shrink(): void {
-    const { maxFinished, maxBytes } = this.limits;
+    const { maxFinished, maxBytes } = this.bounds;
     const { delivered, dead } = this.groups;
     for (const { entries } of [delivered, dead]) {
       if (entries.size <= maxFinished + Math.floor(maxFinished * SLACK)) continue;

@@ -181,35 +181,33 @@ export class InProcessQueue extends WebhookQueue {
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     this.stopRetention();
-    await this.drain(deadline);
+    // Also those that wait for a limit: they are lost with the process.
+    const ended = this.when(() => !this.pending.canStartBy(deadline, this.clock.now()));
+    await waitUntil(this.clock, deadline, ended);
     this.closed = true;
     this.disarm();
     return this.size;
   }
 
   override async flush(): Promise<void> {
-    await new Promise<void>((resolve) => this.whenDrained(resolve));
+    await this.when(() => {
+      const { nextDue } = this.pending;
+      return this.closed || nextDue === undefined || nextDue > this.clock.now();
+    });
   }
 
-  private async drain(deadline: number): Promise<void> {
-    await waitUntil(this.clock, deadline, this.flush());
-  }
-
-  private whenDrained(resolve: () => void): void {
-    const check = (): void => {
-      if (!this.isDrained()) return;
-      this.watchers.delete(check);
-      resolve();
-    };
-    this.watchers.add(check);
-    this.schedulePump();
-    check();
-  }
-
-  private isDrained(): boolean {
-    if (this.running > 0) return false;
-    const { nextDue } = this.pending;
-    return this.handler === undefined || nextDue === undefined || nextDue > this.clock.now();
+  /** Resolves when nothing is running, and nothing is left to start. */
+  private async when(isEmpty: () => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      const check = (): void => {
+        if (this.running > 0 || (this.handler !== undefined && !isEmpty())) return;
+        this.watchers.delete(check);
+        resolve();
+      };
+      this.watchers.add(check);
+      this.schedulePump();
+      check();
+    });
   }
 
   private refuseWhenStopping(): void {
@@ -264,10 +262,10 @@ export class InProcessQueue extends WebhookQueue {
       else void this.run(taken);
     }
     this.schedulePump();
-    this.checkDrained();
+    this.notifyWatchers();
   }
 
-  private checkDrained(): void {
+  private notifyWatchers(): void {
     for (const check of this.watchers) check();
   }
 
@@ -299,12 +297,12 @@ export class InProcessQueue extends WebhookQueue {
       this.limits.overloaded(entry.lane, run.overloadedUntil, now);
     }
     this.pending.release(taken, now, run?.attempt !== undefined);
-    if (!entry.isErased) this.record(entry, run, now);
+    if (!entry.isErased) this.settle(entry, run, now);
     this.schedulePump();
-    this.checkDrained();
+    this.notifyWatchers();
   }
 
-  private record(entry: RememberedDelivery, run: DeliveryRun | undefined, now: number): void {
+  private settle(entry: RememberedDelivery, run: DeliveryRun | undefined, now: number): void {
     if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
     else entry.apply(run, now);
     this.memory.update(entry);

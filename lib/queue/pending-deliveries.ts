@@ -104,6 +104,12 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return due === undefined || retryAt === undefined ? (due ?? retryAt) : Math.min(due, retryAt);
   }
 
+  /** Whether a delivery is due that can start by a time. */
+  canStartBy(until: number, now: number): boolean {
+    const due = this.waiting.peek()?.due ?? Infinity;
+    return due <= now || (this.held.retryAt ?? Infinity) <= until;
+  }
+
   add(entry: Item): void {
     this.waiting.push(entry);
   }

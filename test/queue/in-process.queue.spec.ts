@@ -272,6 +272,25 @@ describe('InProcessQueue', () => {
     expect(queue.size).toBe(2);
   });
 
+  it('delivers what waits for a limit before it stops, if there is time for it', async () => {
+    const { queue, clock } = bench();
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      return DELIVERED;
+    });
+    const limits = { perSecond: 1, burst: 1 };
+    await queue.enqueue(
+      ['a', 'b', 'c', 'd'].map((id) => ({ delivery: delivery(id), notBefore: 0, limits })),
+    );
+    const stopped = queue.stop(clock.now() + 2_500);
+    await clock.advance(2_500);
+
+    expect(await stopped).toBe(1);
+    expect(ran).toEqual(['a', 'b', 'c']);
+    await queue.flush();
+  });
+
   it('is flushed if what was due has been erased', async () => {
     const { queue, enqueue, clock } = bench({ concurrency: 1 });
     queue.consume(async () => {

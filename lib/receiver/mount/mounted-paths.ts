@@ -81,7 +81,7 @@ export class MountedPaths {
     const server = adapter.getHttpServer() as EventEmitter | undefined;
     if (this.isAttached || this.mounted.length === 0 || server === undefined) return;
     this.isAttached = true;
-    const listeners = server.listeners('request');
+    const listeners = server.rawListeners('request');
     server.removeAllListeners('request');
     server.on('request', (request: IncomingMessage, response: ServerResponse) => {
       if (this.take(request, response)) return;
