@@ -12,7 +12,7 @@ const BLOCK = 256 * 1024;
 const urlOf = (port) => `postgresql://postgres@127.0.0.1:${port}/postgres`;
 
 async function query(port, text) {
-  const limits = { connectionTimeoutMillis: 5_000, query_timeout: 5_000 };
+  const limits = { connectionTimeoutMillis: 5_000, query_timeout: 60_000 };
   const client = new Client({ connectionString: urlOf(port), ...limits });
   client.on('error', () => {});
   await client.connect();
