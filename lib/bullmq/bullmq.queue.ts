@@ -3,6 +3,7 @@ import {
   type CancelWake,
   inTime,
   repeat,
+  repeatInBatches,
   waitUntil,
   type WebhookClock,
 } from '../clock/webhook-clock.js';
@@ -148,7 +149,7 @@ export class BullMqQueue extends WebhookQueue {
     const { worker } = this;
     this.stopMaintenance();
     const stops = [
-      repeat(this.clock, MAINTENANCE, async () => this.removeOld()),
+      repeatInBatches(this.clock, MAINTENANCE, async () => this.removeOld()),
       repeat(this.clock, MAINTENANCE, async () => this.maintain()),
     ];
     this.stopMaintenance = () => stops.forEach((stop) => stop());
@@ -254,13 +255,10 @@ export class BullMqQueue extends WebhookQueue {
     return left;
   }
 
-  /** Removes a batch of delivered deliveries. @returns the rest until the next one, in milliseconds: as long as this one took */
-  private async removeOld(): Promise<number> {
+  /** Removes a batch of delivered deliveries. @returns whether there may be more */
+  private async removeOld(): Promise<boolean> {
     const { keepDelivered, maxDelivered } = this.options;
-    const start = this.clock.now();
-    const remove = async () => this.deliveries.removeOld(keepDelivered, maxDelivered);
-    const hasMore = await this.request(remove);
-    return hasMore ? Math.min(MAINTENANCE, this.clock.now() - start) : MAINTENANCE;
+    return this.request(async () => this.deliveries.removeOld(keepDelivered, maxDelivered));
   }
 
   /** Removes old dead deliveries and payloads, and checks a part of the history. */

@@ -71,6 +71,24 @@ export function repeat(
   };
 }
 
+/**
+ * Does background work in rounds of batches, so that a large one leaves time for other work: while there is more, it rests after each
+ * batch for as long as that took.
+ *
+ * @param work - resolves with whether there is more
+ * @returns a function that starts no further batch
+ */
+export function repeatInBatches(
+  clock: WebhookClock,
+  interval: number,
+  work: () => Promise<boolean>,
+): CancelWake {
+  return repeat(clock, interval, async () => {
+    const start = clock.now();
+    return (await work()) ? Math.min(interval, clock.now() - start) : interval;
+  });
+}
+
 /** Cancels a wake-up; calling it twice, or too late, does nothing. */
 export type CancelWake = () => void;
 

@@ -1,4 +1,4 @@
-import { type CancelWake, repeat } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import { isLimited, limitsKey } from '../queue/lane-limits.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
@@ -94,15 +94,21 @@ export class DeliveryConsumer {
     });
     this.timers = [
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
-      repeat(clock, RETENTION_INTERVAL, async () =>
+      repeatInBatches(clock, RETENTION_INTERVAL, async () =>
         this.deleteOld('deleteDelivered', keepDelivered),
       ),
       ...(keepDead === undefined
         ? []
-        : [repeat(clock, RETENTION_INTERVAL, async () => this.deleteOld('deleteDead', keepDead))]),
+        : [
+            repeatInBatches(clock, RETENTION_INTERVAL, async () =>
+              this.deleteOld('deleteDead', keepDead),
+            ),
+          ]),
       ...(keepPayloads === undefined
         ? []
-        : [repeat(clock, RETENTION_INTERVAL, async () => this.dropPayloads(keepPayloads))]),
+        : [
+            repeatInBatches(clock, RETENTION_INTERVAL, async () => this.dropPayloads(keepPayloads)),
+          ]),
       repeat(clock, UNUSED_INTERVAL, async () => this.deleteUnused()),
       repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
@@ -311,27 +317,23 @@ export class DeliveryConsumer {
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
-  /** @returns milliseconds until the next batch */
-  private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<number> {
+  /** Deletes a batch. @returns whether there is more */
+  private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<boolean> {
     const { database, retention, options } = this.parts;
-    return this.inBatches(async () => {
-      const query = retention[which](options.name, keep, database.now);
-      const [row] = await database.queryInIndexOrder(...query);
-      const gone = Number(row!['gone']);
-      const isLast = gone > 0 && gone < DELETED_AT_ONCE;
-      if (isLast) await database.query(retention.deleteEmptyCounts, [options.name]);
-      return gone;
-    });
+    const query = retention[which](options.name, keep, database.now);
+    const [row] = await database.queryInIndexOrder(...query);
+    const gone = Number(row!['gone']);
+    const hasMore = gone >= DELETED_AT_ONCE;
+    if (gone > 0 && !hasMore) await database.query(retention.deleteEmptyCounts, [options.name]);
+    return hasMore;
   }
 
-  /** @returns milliseconds until the next batch */
-  private async dropPayloads(keep: number): Promise<number> {
+  /** Drops a batch of payloads. @returns whether there is more */
+  private async dropPayloads(keep: number): Promise<boolean> {
     const { database, retention, options } = this.parts;
-    return this.inBatches(async () => {
-      const values = [options.name, database.now, keep];
-      const [row] = await database.queryInIndexOrder(retention.dropPayloads, values);
-      return Number(row!['seen']);
-    });
+    const values = [options.name, database.now, keep];
+    const [row] = await database.queryInIndexOrder(retention.dropPayloads, values);
+    return Number(row!['seen']) >= DELETED_AT_ONCE;
   }
 
   /** Looks for unused keys and limits in the next page of each, and starts again after the last page. */
@@ -361,20 +363,6 @@ export class DeliveryConsumer {
     const { seen, lane, ordering_key: key } = row!;
     if (Number(seen) < DELETED_AT_ONCE) return first;
     return (key === undefined ? [lane] : [lane, key]) as string[];
-  }
-
-  /**
-   * A large deletion rests after each batch for as long as that took.
-   *
-   * @param work - resolves with the size of the batch
-   * @returns milliseconds until the next batch
-   */
-  private async inBatches(work: () => Promise<number>): Promise<number> {
-    const { clock } = this.parts.options;
-    const start = clock.now();
-    const size = await work();
-    if (size < DELETED_AT_ONCE) return RETENTION_INTERVAL;
-    return Math.min(RETENTION_INTERVAL, clock.now() - start);
   }
 }
 
