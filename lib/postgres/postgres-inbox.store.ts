@@ -73,18 +73,11 @@ export class PostgresInboxStore extends InboxStore {
   override async deleteExpired(now: number): Promise<void> {
     const { keep } = this.bounds;
     if (keep === undefined) return;
-    let gone: number;
-    do {
-      // Ids are in the order of time, so the oldest entries are at one end of an index.
-      const [row] = await this.connection.query(
-        `WITH gone AS (
-  DELETE FROM ${this.table} WHERE at <= ${timeOf('$1')} AND id = ANY (ARRAY(SELECT id FROM ${this.table} ORDER BY id LIMIT ${DELETED_AT_ONCE}))
-  RETURNING id
-) SELECT count(*)::int AS gone FROM gone`,
-        [now - keep],
-      );
-      gone = Number(row!['gone']);
-    } while (gone === DELETED_AT_ONCE);
+    // Ids are in the order of time, so the oldest entries are at one end of an index.
+    const oldest = `SELECT id FROM ${this.table} ORDER BY id LIMIT ${DELETED_AT_ONCE}`;
+    await this.deleteInBatches(`at <= ${timeOf('$1')} AND id = ANY (ARRAY(${oldest}))`, [
+      now - keep,
+    ]);
   }
 
   override async record(entries: readonly InboxEntry[]): Promise<void> {
@@ -143,14 +136,17 @@ WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry
     const values: unknown[] = [];
     const where = whereOf(filter, undefined, values);
     const batch = `SELECT id FROM ${this.table} ${where} LIMIT ${DELETED_AT_ONCE}`;
-    for (let erased = 0; ;) {
-      const [row] = await this.connection.query(
-        `WITH gone AS (DELETE FROM ${this.table} WHERE id = ANY (ARRAY(${batch})) RETURNING id) SELECT count(*)::int AS gone FROM gone`,
-        values,
-      );
+    return this.deleteInBatches(`id = ANY (ARRAY(${batch}))`, values);
+  }
+
+  /** @param condition - of at most {@link DELETED_AT_ONCE} entries */
+  private async deleteInBatches(condition: string, values: readonly unknown[]): Promise<number> {
+    const statement = `WITH gone AS (DELETE FROM ${this.table} WHERE ${condition} RETURNING id) SELECT count(*)::int AS gone FROM gone`;
+    for (let deleted = 0; ;) {
+      const [row] = await this.connection.query(statement, values);
       const gone = Number(row!['gone']);
-      erased += gone;
-      if (gone < DELETED_AT_ONCE) return erased;
+      deleted += gone;
+      if (gone < DELETED_AT_ONCE) return deleted;
     }
   }
 
