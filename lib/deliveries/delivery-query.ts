@@ -92,10 +92,9 @@ const LIST_FILTER = option.object<WebhookDeliveryFilter>()(FILTER, EXACT);
 const REDELIVERY_FILTER = option.object<WebhookDeliveryFilter>()(FILTER, {
   ...EXACT,
   across(read, at) {
-    at.require(
-      at.has('') || Object.values(read).some((value) => value !== undefined),
-      '',
-      'has no members; name what to send again, or pass { since: new Date(0) } for everything',
+    at.requireMembers(
+      read,
+      'name what to send again, or pass { since: new Date(0) } for everything',
     );
     at.require(
       read.status !== 'pending',
@@ -145,11 +144,7 @@ export const ERASURE = option.object<ErasureFilter>()(
   {
     ...EXACT,
     across(read, at) {
-      at.require(
-        at.has('') || Object.values(read).some((value) => value !== undefined),
-        '',
-        'has no members; pass a tenant, a subject, an endpointId or an eventId',
-      );
+      at.requireMembers(read, 'pass a tenant, a subject, an endpointId or an eventId');
     },
   },
 );

@@ -48,6 +48,12 @@ export class Problems {
     if (!condition) this.add(name, message);
   }
 
+  /** Adds a problem if the object that was read has no members. @param remedy - such as `pass a tenant or an id` */
+  requireMembers(read: object, remedy: string): void {
+    const hasSome = Object.values(read).some((value) => value !== undefined);
+    this.require(this.has('') || hasSome, '', `has no members; ${remedy}`);
+  }
+
   /** Adds problems that other code has found, but no second one for the same option. */
   addOthers(found: readonly ConfigurationProblem[]): void {
     const others = found.filter(({ path }) => !this.has(path));

@@ -105,11 +105,7 @@ const FILTER = option.object<WebhookInboxFilter>()(FILTER_MEMBERS, EXACT);
 const ERASURE = option.object<WebhookInboxFilter>()(FILTER_MEMBERS, {
   ...EXACT,
   across(read, at) {
-    at.require(
-      at.has('') || Object.values(read).some((value) => value !== undefined),
-      '',
-      'has no members; pass an eventId, a receiver or another member',
-    );
+    at.requireMembers(read, 'pass an eventId, a receiver or another member');
   },
 });
 
