@@ -182,25 +182,23 @@ export class InProcessQueue extends WebhookQueue {
     this.stopping = true;
     this.stopRetention();
     // Also those that wait for a limit: they are lost with the process.
-    const ended = this.when(() => !this.pending.canStartBy(deadline, this.clock.now()));
-    await waitUntil(this.clock, deadline, ended);
+    await waitUntil(this.clock, deadline, this.idle(deadline));
     this.closed = true;
     this.disarm();
     return this.size;
   }
 
   override async flush(): Promise<void> {
-    await this.when(() => {
-      const { nextDue } = this.pending;
-      return this.closed || nextDue === undefined || nextDue > this.clock.now();
-    });
+    await this.idle();
   }
 
-  /** Resolves when nothing is running, and nothing is left to start. */
-  private async when(isEmpty: () => boolean): Promise<void> {
+  /** Resolves when nothing is running, and nothing due can start by a time; default: now. */
+  private async idle(until?: number): Promise<void> {
     return new Promise((resolve) => {
       const check = (): void => {
-        if (this.running > 0 || (this.handler !== undefined && !isEmpty())) return;
+        const now = this.clock.now();
+        const isWorking = this.handler !== undefined && !this.closed;
+        if (this.running > 0 || (isWorking && this.pending.canStartBy(until ?? now, now))) return;
         this.watchers.delete(check);
         resolve();
       };

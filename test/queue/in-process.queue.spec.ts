@@ -255,24 +255,8 @@ describe('InProcessQueue', () => {
     expect(ran).toEqual(['a', 'b', 'c']);
   });
 
-  it('is flushed while the rest waits for a limit of its endpoint', async () => {
-    const { queue } = bench();
-    const ran: string[] = [];
-    queue.consume(async ({ id }) => {
-      ran.push(id);
-      return DELIVERED;
-    });
-    const limits = { perSecond: 1, burst: 1 };
-    await queue.enqueue(
-      ['a', 'b', 'c'].map((id) => ({ delivery: delivery(id), notBefore: 0, limits })),
-    );
-    await queue.flush();
-
-    expect(ran).toEqual(['a']);
-    expect(queue.size).toBe(2);
-  });
-
-  it('delivers what waits for a limit before it stops, if there is time for it', async () => {
+  /** A queue that has deliveries of an endpoint with one attempt a second. */
+  async function rateLimited(...ids: readonly string[]) {
     const { queue, clock } = bench();
     const ran: string[] = [];
     queue.consume(async ({ id }) => {
@@ -280,9 +264,20 @@ describe('InProcessQueue', () => {
       return DELIVERED;
     });
     const limits = { perSecond: 1, burst: 1 };
-    await queue.enqueue(
-      ['a', 'b', 'c', 'd'].map((id) => ({ delivery: delivery(id), notBefore: 0, limits })),
-    );
+    await queue.enqueue(ids.map((id) => ({ delivery: delivery(id), notBefore: 0, limits })));
+    return { queue, clock, ran };
+  }
+
+  it('is flushed while the rest waits for a limit of its endpoint', async () => {
+    const { queue, ran } = await rateLimited('a', 'b', 'c');
+    await queue.flush();
+
+    expect(ran).toEqual(['a']);
+    expect(queue.size).toBe(2);
+  });
+
+  it('delivers what waits for a limit before it stops, if there is time for it', async () => {
+    const { queue, clock, ran } = await rateLimited('a', 'b', 'c', 'd');
     const stopped = queue.stop(clock.now() + 2_500);
     await clock.advance(2_500);
 
