@@ -1,6 +1,7 @@
 import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { dropJobs } from '../../test/fixtures/drop-jobs.mjs';
 import { openQueue } from '../../test/fixtures/durable-queues.mjs';
@@ -41,11 +42,11 @@ export async function run({ quick = false, only = '' } = {}) {
     const pairs = { base: [], pruned: [] };
     let length = 2_000;
     for (let round = 0; round < ROUNDS[mode]; round++) {
-      const before = await traffic.during(wait(length));
+      const before = await traffic.during(sleep(length));
       const start = performance.now();
       const own = await traffic.during(prune(pruner, oldUntil(ROUNDS[mode] - round)));
       length = performance.now() - start;
-      const after = await traffic.during(wait(length));
+      const after = await traffic.during(sleep(length));
       // A prune may slow down what follows it, so each side of the baseline comes first in turn.
       const [one, other] = round % 2 === 0 ? [before, after] : [after, before];
       pairs.base.push({ own: one, ratio: other / one });
@@ -145,8 +146,4 @@ async function prune(pruner, before) {
   pruner.send(before);
   const [deleted] = await once(pruner, 'message');
   if (deleted === 0) throw new Error('Nothing was deleted.');
-}
-
-function wait(ms) {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

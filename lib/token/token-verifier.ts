@@ -19,6 +19,7 @@ import {
 } from './keys/token-keys.js';
 import { type ProfileRules, rulesOf } from './profiles/profile.js';
 import { isDraft00Claim } from './profiles/swt-draft-00.profile.js';
+import { SWT_DRAFT_02 } from './profiles/swt-draft-02.profile.js';
 import { readSeconds, type TokenClock, validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import { DEFAULT_PROFILE, type WebhookProfile } from './webhook-token.constants.js';
@@ -207,7 +208,7 @@ export class ProfileChoice {
   accepts(typ: unknown): boolean {
     if (typ !== undefined && typeof typ !== 'string') return false;
     // A type that differs from the draft's only in case is an error, not a token of another format.
-    if (this.draft02 && isType(typ, 'swt')) return typ === 'SWT';
+    if (this.draft02 && isType(typ, 'swt')) return typ === SWT_DRAFT_02.typ;
     return this.draft00 || (this.webhookToken && isType(typ, 'jwt'));
   }
 
@@ -221,7 +222,7 @@ export class ProfileChoice {
   }
 
   private profileOf(typ: string | undefined, webhook: unknown): WebhookProfile {
-    if (this.draft02 && typ === 'SWT') return 'swt-draft-02';
+    if (this.draft02 && typ === SWT_DRAFT_02.typ) return 'swt-draft-02';
     if (!this.draft00) return 'webhook-token';
     if (!this.webhookToken || !isType(typ, 'jwt')) return 'swt-draft-00';
     return isObject(webhook) && isDraft00Claim(webhook) ? 'swt-draft-00' : 'webhook-token';
