@@ -19,7 +19,7 @@ class HeldLanes<Item extends PendingDelivery> {
   private readonly lanes = new Map<string, HeldLane<Item>>();
   private nextRetry: number | undefined;
 
-  /** When {@link releaseDue} releases something, in epoch milliseconds. */
+  /** The earliest time at which {@link releaseDue} may release something, in epoch milliseconds. */
   get retryAt(): number | undefined {
     return this.nextRetry;
   }
@@ -68,6 +68,11 @@ class HeldLanes<Item extends PendingDelivery> {
     return released;
   }
 
+  /** Whether a lane that holds something may get a free slot by a time although none of its attempts has ended. */
+  mayReleaseBy(until: number): boolean {
+    return [...this.lanes.values()].some(({ retryAt }) => (retryAt ?? Infinity) <= until);
+  }
+
   get isEmpty(): boolean {
     return this.lanes.size === 0;
   }
@@ -107,7 +112,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   /** Whether a delivery is due that can start by a time. */
   canStartBy(until: number, now: number): boolean {
     const due = this.waiting.peek()?.due ?? Infinity;
-    return due <= now || (this.held.retryAt ?? Infinity) <= until;
+    return due <= now || this.held.mayReleaseBy(until);
   }
 
   add(entry: Item): void {

@@ -286,6 +286,15 @@ describe('InProcessQueue', () => {
     await queue.flush();
   });
 
+  it('stops at once after a burst that waited for a free slot of its endpoint', async () => {
+    const { queue, enqueue, clock } = bench();
+    queue.consume(async () => DELIVERED);
+    await enqueue('a', 'b', 'c', 'd');
+    await queue.flush();
+
+    expect(await queue.stop(clock.now() + 10_000)).toBe(0);
+  });
+
   it('is flushed if what was due has been erased', async () => {
     const { queue, enqueue, clock } = bench({ concurrency: 1 });
     queue.consume(async () => {
