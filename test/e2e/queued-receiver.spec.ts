@@ -201,6 +201,20 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
+  it('takes an AggregateError of a handler for one failure', async () => {
+    work.do = () => Promise.any([Promise.reject(new Error('a')), Promise.reject(new Error('b'))]);
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    const [listed] = await queue.list({}, { limit: 1 });
+
+    expect(receiver.logger.at('error')).toEqual([
+      expect.stringMatching(/failed in run 1 [^]*All promises were rejected[^]*: a[^]*: b/),
+    ]);
+    expect((await queue.attempts(listed!.delivery.id))[0]!.answer).toBe(
+      'AggregateError: All promises were rejected\nError: a\nError: b',
+    );
+  });
+
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {
     work.do = () => {
       throw new Error('never');
