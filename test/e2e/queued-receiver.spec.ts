@@ -520,6 +520,26 @@ describe('a queued event', () => {
     ).toHaveLength(1);
   });
 
+  it('is deferred without counting a run if the replay store does not answer within 9 s', async () => {
+    work.do = () => {};
+    const before = work.seen.length;
+    const [accepting, running] = [new Gate(), new Gate()];
+    store.gate = accepting;
+    const answer = head(receiver.origin, signed());
+    await accepting.reached;
+    store.gate = running;
+    accepting.open();
+    expect((await answer).status).toBe(202);
+    await clock.advance(0);
+    await running.reached;
+    store.gate = undefined;
+    await clock.advance(9_000);
+    await clock.advance(5_000);
+
+    expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1]);
+    expect(receiver.logger.at('error').at(-1)).toContain('the replay store did not answer');
+  });
+
   it('is no dead letter if its handler commits it in the last run and then fails', async () => {
     // Must be the last test, since it advances the clock by days.
     work.do = async (event) => {

@@ -25,7 +25,7 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
 import { stackOf, withGathered } from '../rejection-log.js';
-import { WebhookReception } from '../reception.js';
+import { reserveInTime, WebhookReception } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
@@ -134,9 +134,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     { id }: WebhookDelivery,
     event: WebhookEvent,
   ): Promise<ReplayReservation | DeliveryOutcome> {
-    const { replayStore, clock } = receiver;
+    const { clock } = receiver;
     try {
-      const verdict = await replayStore.reserve(handledClaim(id, event, receiver));
+      const verdict = await reserveInTime(handledClaim(id, event, receiver), receiver);
       this.storeOutageLogged = false;
       if (verdict.status === 'reserved') return verdict.reservation;
       // Its last run was recorded, and the process crashed before the queue learned of it.
