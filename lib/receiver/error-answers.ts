@@ -144,7 +144,7 @@ export class WebhookException extends HttpException {
   readonly code: string | undefined;
 
   constructor(
-    /** @hidden */
+    /** @internal */
     readonly answer: WebhookAnswer,
   ) {
     super({ ...answer.problem, ...answer.json }, answer.status);
