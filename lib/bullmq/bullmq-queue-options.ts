@@ -16,7 +16,10 @@ export interface BullMqQueueOptions extends QueueOptions {
    * until it is redelivered, skipped or pruned.
    */
   readonly keepDead?: Duration | undefined;
-  /** How many delivered deliveries are kept at most; default 100,000. */
+  /**
+   * How many delivered deliveries are kept; default 100,000. Each process deletes the oldest ones beyond this number every 5 seconds. If
+   * several processes count at the same moment, each of them deletes up to 1,000, so that fewer are kept until more are delivered.
+   */
   readonly maxDelivered?: number | undefined;
   /** How long after a crash an interrupted attempt runs again; default `'30s'`, at least `'5s'`. */
   readonly lease?: Duration | undefined;

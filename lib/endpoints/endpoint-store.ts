@@ -18,16 +18,6 @@ export function isEndpointId(value: unknown): value is string {
 /** The rule of {@link isEndpointId} in words. */
 export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and not a URL`;
 
-/** An endpoint's secret, encrypted with a sealing key. */
-export interface SealedEndpointKey {
-  /** Names the key in tokens. */
-  readonly kid: string;
-  /** The secret, encrypted with AES-256-GCM and bound to the endpoint and the `kid`; includes the sealing key's id. */
-  readonly sealed: string;
-  /** Epoch milliseconds from which this key signs; until then the previous one does. */
-  readonly notBefore: number;
-}
-
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
 export interface StoredEndpointSettings extends Omit<
   EndpointSettings,
@@ -59,8 +49,15 @@ export interface StoredEndpoint {
   /** Notes of the application. */
   readonly metadata?: Readonly<Record<string, string>>;
   readonly settings: StoredEndpointSettings;
-  /** Oldest first; empty if the publisher's key signs. */
-  readonly keys: readonly SealedEndpointKey[];
+  /** Its secrets, oldest first; empty if the publisher's key signs. */
+  readonly keys: readonly {
+    /** Names the key in tokens. */
+    readonly kid: string;
+    /** The secret, encrypted with AES-256-GCM and bound to the endpoint and the `kid`; includes the sealing key's id. */
+    readonly sealed: string;
+    /** Epoch milliseconds from which this key signs; until then the previous one does. */
+    readonly notBefore: number;
+  }[];
   /** Encrypted; absent if the endpoint requires none. */
   readonly credentials?: StoredCredentials;
   /** Absent while the endpoint is enabled; `at` in epoch milliseconds. */
@@ -76,6 +73,9 @@ export interface StoredEndpoint {
   /** Epoch milliseconds. */
   readonly updatedAt: number;
 }
+
+/** An endpoint's secret, encrypted with a sealing key. */
+export type SealedEndpointKey = StoredEndpoint['keys'][number];
 
 /**
  * The keys under which an index holds an endpoint: each pattern up to its first wildcard, with the tenant. So an event finds

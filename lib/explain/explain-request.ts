@@ -3,7 +3,7 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type { IncomingWebhook, RequestRules, WebhookScheme } from '../request/webhook-scheme.js';
 import { type OpenedRequest, openRequest, webhookToken } from '../request/open-request.js';
 import type { VerifiedWebhookToken } from '../token/webhook-claims.interface.js';
-import { type ReceivedReceipt, readReceipt } from '../token/webhook-receipt.js';
+import { readReceipt } from '../token/webhook-receipt.js';
 import { addBodyHints } from './body-hints.js';
 import { addClaimHints } from './claim-hints.js';
 import { explainSender } from './explain-sender.js';
@@ -99,7 +99,7 @@ function receiptOfRequest(
   { incoming, body, anatomy, token, repaired }: ObservedRequest,
   verified: Pick<VerifiedWebhookToken, 'profile'> | undefined,
   refusal: Refusal | undefined,
-): ReceivedReceipt | undefined {
+): WebhookExplanation['receipt'] {
   const compact = token ?? repaired?.token;
   if (compact === undefined || anatomy.claims === undefined) return undefined;
   return {

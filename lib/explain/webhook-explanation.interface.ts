@@ -1,4 +1,4 @@
-import type { ReceivedReceipt } from '../token/webhook-receipt.js';
+import type { WebhookReceipt } from '../token/webhook-receipt.js';
 
 /** The checks of a token, in the order of an explanation. */
 export const EXPLANATION_STEPS = [
@@ -102,8 +102,12 @@ export interface WebhookExplanation {
   }[];
   /** Observations that help to find the cause. */
   readonly hints: readonly { readonly code: ExplanationHintCode; readonly detail: string }[];
-  /** For comparison with the sender's; absent if no token can be read. */
-  readonly receipt?: ReceivedReceipt;
+  /** For comparison with the sender's. A refused token may lack any field; absent if no token can be read. */
+  readonly receipt?: Partial<WebhookReceipt> &
+    Pick<WebhookReceipt, 'method' | 'bodyBytes' | 'tokenSha256'> & {
+      /** Whether the signature is valid. If not, the rest is unauthenticated. */
+      readonly authenticated: boolean;
+    };
 }
 
 /** One step and its outcome. */

@@ -1,5 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { Problems } from '../options/problems.js';
 import { readArgument } from '../options/read-options.js';
 import {
   duration,
@@ -29,8 +30,8 @@ export interface PublishOptions extends SignOptions {
    */
   readonly orderingKey?: string | undefined;
   /**
-   * Gives a delivery up, with the failure reason `expired`, if it was not delivered so long after the call; at most ten years.
-   * Default: only the retry schedule limits it.
+   * Gives a delivery up, with the failure reason `expired`, if it was not delivered so long after the call; longer than `delay`, and
+   * at most ten years. Default: only the retry schedule limits it.
    */
   readonly expiresIn?: Duration | undefined;
   /** If aborted before the event is recorded, nothing is recorded; later, it only ends the wait of `send`. */
@@ -147,23 +148,40 @@ const EVENT_RULES = {
   orderingKey: optional(identifier('orderingKey')),
 };
 
+/** Refuses a delivery that would expire before its first attempt. */
+function requireTimeToSend(
+  { delay, expiresIn }: { readonly delay: number; readonly expiresIn: number | undefined },
+  at: Problems,
+): void {
+  if (expiresIn === undefined || delay < expiresIn || at.has('delay', 'expiresIn')) return;
+  at.add(
+    'delay',
+    'must be shorter than expiresIn: the event would expire before its first attempt; shorten delay, or lengthen expiresIn',
+  );
+}
+
 const TX = notUndefined(
   unchecked<unknown>(),
   'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
 );
 
 /** The options of one event of `publishAll`. */
-export const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES);
+export const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES, {
+  across: requireTimeToSend,
+});
 
 /** The options of `publishAll`. */
 export const PUBLISH_ALL_OPTIONS = object<PublishAllOptions>()({ tx: TX });
 
 /** The options of `publish` and `send`. */
-export const PUBLISH_OPTIONS = object<PublishOptions>()({
-  ...EVENT_RULES,
-  signal: optional(instance<AbortSignal>('an AbortSignal', 'addEventListener')),
-  tx: TX,
-});
+export const PUBLISH_OPTIONS = object<PublishOptions>()(
+  {
+    ...EVENT_RULES,
+    signal: optional(instance<AbortSignal>('an AbortSignal', 'addEventListener')),
+    tx: TX,
+  },
+  { across: (read, at) => requireTimeToSend(read, at) },
+);
 
 /** The checked options of `publish` and `send`. */
 export type ResolvedPublishOptions = Read<typeof PUBLISH_OPTIONS>;

@@ -2,16 +2,6 @@ import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile, SentProfile } from '../token/webhook-token.constants.js';
 
-/** The body of an event, serialised once, when it was published. */
-export interface DeliveryPayload {
-  /** `json` may travel inline in the token; `bytes` are always sent as a body. */
-  readonly kind: 'json' | 'bytes';
-  /** The exact bytes that every attempt sends; `undefined` for an event without data. */
-  readonly bytes: Uint8Array | undefined;
-  /** The media type of the bytes. */
-  readonly contentType: string;
-}
-
 /** A verified event without its body and its token. All members are JSON. */
 export interface ReceivedEvent {
   /** Name of the receiver whose handlers run. */
@@ -32,7 +22,15 @@ interface RecordedEvent {
   readonly eventId: string;
   /** The event's name. */
   readonly event: string;
-  readonly payload: DeliveryPayload;
+  /** The body, serialised once, when the event was published. */
+  readonly payload: {
+    /** `json` may travel inline in the token; `bytes` are always sent as a body. */
+    readonly kind: 'json' | 'bytes';
+    /** The exact bytes that every attempt sends; `undefined` for an event without data. */
+    readonly bytes: Uint8Array | undefined;
+    /** The media type of the bytes. */
+    readonly contentType: string;
+  };
   /**
    * Digest of event name, media type and payload: distinguishes a duplicate from another event with the same id. Absent for a
    * received event, whose receiver compares it before it is recorded.
@@ -85,6 +83,9 @@ export interface ReceivedDelivery extends RecordedEvent {
 
 /** What a queue stores: a publisher records outgoing deliveries, a receiver received ones. */
 export type WebhookDelivery = OutgoingDelivery | ReceivedDelivery;
+
+/** The body of an event. */
+export type DeliveryPayload = WebhookDelivery['payload'];
 
 /** `auto` prefers HEAD with inline data where it fits. */
 export type DeliveryMethod = 'auto' | 'HEAD' | 'POST';

@@ -12,6 +12,14 @@ export class HandlerFailure {
   constructor(readonly cause: unknown) {}
 }
 
+/** The errors of several handlers of one event. An AggregateError that a handler throws itself is one error of one handler. */
+export class HandlerErrors extends AggregateError {}
+
+/** What each failed handler of an event threw. */
+export function errorsOfHandlers(error: unknown): readonly unknown[] {
+  return error instanceof HandlerErrors ? error.errors : [error];
+}
+
 /** Exceptions of guards that are bound to handlers. */
 const guardRefusals = new WeakSet<HttpException>();
 
@@ -61,7 +69,7 @@ function allowOf(error: WebhookError): string | undefined {
 }
 
 function answerToFailedHandler(cause: unknown): WebhookAnswer {
-  const causes: readonly unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
+  const causes = errorsOfHandlers(cause);
   const refusals = causes.map(readRefusal);
   const [first] = refusals;
   // If handlers refused with different statuses, none of them is the answer.
@@ -136,7 +144,7 @@ export class WebhookException extends HttpException {
   readonly code: string | undefined;
 
   constructor(
-    /** @hidden */
+    /** @internal */
     readonly answer: WebhookAnswer,
   ) {
     super({ ...answer.problem, ...answer.json }, answer.status);

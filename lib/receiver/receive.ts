@@ -1,8 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
-import { inTime } from '../clock/webhook-clock.js';
 import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
-import type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/replay-store.js';
+import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
 import {
   acknowledge,
   answerChallenge,
@@ -19,11 +18,8 @@ import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
-import { noAnswer, WebhookReception } from './reception.js';
+import { reserveInTime, WebhookReception } from './reception.js';
 import { EventInternals, replayClaim, WebhookEvent } from './webhook-event.js';
-
-/** Milliseconds for which a request waits for its reservation. */
-const RESERVING_TIME = 9_000;
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
@@ -220,16 +216,14 @@ export function replayed(): WebhookReplayError {
  */
 async function reserveClaim(
   claim: ReplayClaim,
-  { replayStore, onDuplicate, clock }: ResolvedReceiver,
+  receiver: ResolvedReceiver,
 ): Promise<ReplayReservation | undefined> {
-  // A custom store may throw anything, even synchronously; in every case the request is refused.
-  const reserve = async (): Promise<ReplayVerdict> => replayStore.reserve(claim);
-  const verdict = await inTime(clock, RESERVING_TIME, reserve, noAnswer).catch(storeFailed);
+  const verdict = await reserveInTime(claim, receiver).catch(storeFailed);
   switch (verdict.status) {
     case 'reserved':
       return verdict.reservation;
     case 'done':
-      if (onDuplicate === 'reject') throw replayed();
+      if (receiver.onDuplicate === 'reject') throw replayed();
       return undefined;
     case 'in-progress':
       throw new WebhookReplayError('in_progress', 'the same event is being handled now');

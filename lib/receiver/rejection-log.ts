@@ -4,7 +4,7 @@ import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import { distance, expiry, seconds } from '../explain/quote.js';
 import { webhookToken } from '../request/open-request.js';
 import type { ClaimedEvent } from '../request/webhook-scheme.js';
-import { HandlerFailure } from './error-answers.js';
+import { errorsOfHandlers, HandlerFailure } from './error-answers.js';
 import type { WebhookAnswer } from '../request/webhook-answers.js';
 import { failedConstraints } from './handlers/payload-validator.js';
 import { fromNodeRequest, nodeRequest, pathOfRequest } from './node-http.js';
@@ -95,7 +95,7 @@ export class RejectionLog {
 
   private logFailure(error: unknown, event: WebhookEvent | undefined): void {
     const cause = error instanceof HandlerFailure ? error.cause : error;
-    for (const failure of cause instanceof AggregateError ? cause.errors : [cause]) {
+    for (const failure of errorsOfHandlers(cause)) {
       this.logger.error(
         event === undefined
           ? `A webhook could not be verified: ${errorName(failure)}`
@@ -169,5 +169,14 @@ function withCause(error: unknown): string {
 }
 
 export function stackOf(error: unknown): string | undefined {
-  return error instanceof Error ? error.stack : undefined;
+  if (!(error instanceof Error)) return undefined;
+  return withGathered(error)
+    .map((one) => (one instanceof Error ? one.stack : errorName(one)))
+    .join('\n');
+}
+
+/** An error, and those that it gathers: that of `Promise.any` says nothing by itself. */
+export function withGathered(error: unknown): readonly unknown[] {
+  const errors: unknown = error instanceof AggregateError ? error.errors : undefined;
+  return Array.isArray(errors) ? [error, ...(errors as unknown[])] : [error];
 }

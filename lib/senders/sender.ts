@@ -41,23 +41,6 @@ export interface SenderOptions {
   readonly tolerance?: Duration | undefined;
 }
 
-/** An event that a test signs as its sender would. */
-export interface TestMessage {
-  readonly event: string;
-  /** `event.data` of the handler. Members that the sender adds are added, unless they are there. */
-  readonly data: unknown;
-  /** Default: a random one. */
-  readonly id?: string | undefined;
-  /** Milliseconds since the epoch. */
-  readonly now: number;
-}
-
-/** A request that a test has signed. */
-export interface SignedTestMessage {
-  readonly headers: Record<string, string>;
-  readonly body: Buffer<ArrayBuffer>;
-}
-
 /** Who signs requests, and how: for the option `sender` of a receiver. It holds the secret, and does not print it. */
 export interface WebhookSender extends WebhookScheme {
   /**
@@ -65,8 +48,22 @@ export interface WebhookSender extends WebhookScheme {
    *
    * @throws {@link WebhookConfigurationError} if the data names another event, or the sender has no key that signs
    */
-  sign(message: TestMessage): Promise<SignedTestMessage>;
+  sign(message: {
+    readonly event: string;
+    /** `event.data` of the handler. Members that the sender adds are added, unless they are there. */
+    readonly data: unknown;
+    /** Default: a random one. */
+    readonly id?: string | undefined;
+    /** Milliseconds since the epoch. */
+    readonly now: number;
+  }): Promise<{ readonly headers: Record<string, string>; readonly body: Buffer<ArrayBuffer> }>;
 }
+
+/** An event that a test signs as its sender would. */
+export type TestMessage = Parameters<WebhookSender['sign']>[0];
+
+/** A request that a test has signed. */
+export type SignedTestMessage = Awaited<ReturnType<WebhookSender['sign']>>;
 
 /** What verified credentials say of their request. */
 export interface Proof {

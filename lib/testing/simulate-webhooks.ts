@@ -56,14 +56,6 @@ export interface SimulateWebhooksOptions<State> {
   readonly transactionEnd?: ((tx: unknown) => Promise<boolean>) | undefined;
 }
 
-/** What was simulated. */
-export interface SimulationReport {
-  readonly seeds: number;
-  /** Failures that happened. */
-  readonly faults: number;
-  readonly steps: number;
-}
-
 type Options = SimulateWebhooksOptions<unknown>;
 
 const OPTIONS = object<Options>()({
@@ -133,13 +125,14 @@ ${trace.join('\n')}`,
  * Always checked: an accepted event is delivered or dead, and never lost; an effect with `event.commit(tx)` happens once;
  * a delivery is recorded as delivered only after a success; the events of an ordering key arrive in order; everything ends.
  *
+ * @returns what was simulated; `faults` are the failures that happened
  * @throws {@link SimulationError} for the first seed that violates an invariant
  */
 export async function simulateWebhooks<State = undefined>(
   publisher: SimulatedApplication<State>,
   receiver: SimulatedApplication<State>,
   options: SimulateWebhooksOptions<State>,
-): Promise<SimulationReport> {
+): Promise<{ readonly seeds: number; readonly faults: number; readonly steps: number }> {
   const read = readOptions(OPTIONS, options, 'simulateWebhooks');
   const numbers = Array.from({ length: read.events }, (_, n) => n);
   let faults = 0;

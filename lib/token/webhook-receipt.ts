@@ -12,13 +12,6 @@ import {
 import { isAudience } from './validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';
 
-/** A field in which two receipts differ. A side without the field has no value. */
-export interface ReceiptDifference {
-  readonly field: keyof WebhookReceipt;
-  readonly sent?: unknown;
-  readonly received?: unknown;
-}
-
 /** Every field, in the order in which differences are reported: an earlier one usually explains the later ones. */
 const FIELDS = [
   'tokenSha256',
@@ -45,18 +38,25 @@ const FIELDS = [
  *
  * @param sent - from `publisher.send()` or `publisher.sign()`
  * @param received - from `WebhookVerifier.explain()`, or another sender's receipt
- * @returns the differing fields with both values; empty if the request arrived unchanged
+ * @returns the differing fields with both values, `undefined` for a side without the field; empty if the request arrived unchanged
  */
 export function compareReceipts(
   sent: Partial<WebhookReceipt>,
-  received: Partial<WebhookReceipt> | ReceivedReceipt,
-): ReceiptDifference[] {
+  received: Partial<WebhookReceipt> & { readonly authenticated?: boolean },
+): {
+  readonly field: keyof WebhookReceipt;
+  readonly sent?: unknown;
+  readonly received?: unknown;
+}[] {
   return FIELDS.filter((field) => differ(field, sent[field], received[field])).map((field) => ({
     field,
     sent: sent[field],
     received: received[field],
   }));
 }
+
+/** A field in which two receipts differ. */
+export type ReceiptDifference = ReturnType<typeof compareReceipts>[number];
 
 function differ(field: keyof WebhookReceipt, sent: unknown, received: unknown): boolean {
   // A receiver that could not verify the token does not know its wire format.
@@ -95,14 +95,9 @@ export interface WebhookReceipt {
   readonly tokenSha256: string;
 }
 
-/** The receipt of a received request. A refused token may lack any field, and its claims prove nothing. */
-export interface ReceivedReceipt extends Partial<WebhookReceipt> {
-  /** Whether the signature is valid. If not, the rest is unauthenticated. */
-  readonly authenticated: boolean;
-  readonly method: string;
-  readonly bodyBytes: number;
-  readonly tokenSha256: string;
-}
+/** The receipt of an unauthenticated token, which may lack any field. */
+type ReadReceipt = Partial<WebhookReceipt> &
+  Pick<WebhookReceipt, 'method' | 'bodyBytes' | 'tokenSha256'>;
 
 /** What a receipt contains besides the token's claims. */
 interface ReceiptFacts {
@@ -126,15 +121,8 @@ export function receiptOf(
   return readReceipt(token, facts) as WebhookReceipt;
 }
 
-/**
- * The receipt of an unauthenticated token; fields of a wrong form are left out.
- *
- * @returns without `authenticated`, which only the verdict decides
- */
-export function readReceipt(
-  token: string,
-  facts: ReceiptFacts,
-): Omit<ReceivedReceipt, 'authenticated'> {
+/** Reads the receipt of an unauthenticated token; fields of a wrong form are left out. */
+export function readReceipt(token: string, facts: ReceiptFacts): ReadReceipt {
   const { header = {}, claims = {} } = readTokenAnatomy(token);
   const { jti, txn, iss, sub, aud, iat, exp, webhook: claim } = claims;
   const webhook = isObject(claim) ? claim : {};
@@ -158,7 +146,7 @@ export function readReceipt(
     tokenSha256: createHash('sha256').update(token).digest('hex'),
   };
   const present = Object.entries(all).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(present) as unknown as Omit<ReceivedReceipt, 'authenticated'>;
+  return Object.fromEntries(present) as unknown as ReadReceipt;
 }
 
 /** The parts of a token that can be read without a key. Nothing in it is authenticated. */

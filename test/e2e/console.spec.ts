@@ -94,6 +94,8 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['GET', '/dead-letters/x/runs', ['view']],
   ['POST', '/dead-letters/retry', ['redeliver']],
   ['GET', '/activity', ['view']],
+  // A stream.
+  ['GET', '/events', ['view']],
   ['GET', '/endpoints/x/recovery', ['view']],
   ['POST', '/endpoints/x/recovery', ['redeliver']],
   ['DELETE', '/endpoints/x/recovery', ['redeliver']],

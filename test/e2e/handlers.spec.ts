@@ -25,7 +25,7 @@ import {
   WebhookData,
   type WebhookEvent,
 } from 'nestjs-webhook-token';
-import { createFastify } from '../fixtures/adapters.js';
+import { adapters, createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -299,6 +299,19 @@ describe('handlers', () => {
     expect((await deliver(origin, 'several.all')).status).toBe(500);
     expect(started.logger.at('error').join()).toMatch(/one[^]*two/);
   });
+
+  it.each(adapters)(
+    'answer 500 and log one failure for an AggregateError, on %s',
+    async (_, create) => {
+      started = await startApp(create(), { providers: [Several] });
+      fail = [
+        new AggregateError([new ForbiddenException('a'), new ForbiddenException('b')], 'both'),
+      ];
+
+      expect((await deliver(started.origin, 'several.all')).status).toBe(500);
+      expect(started.logger.at('error')).toEqual([expect.stringMatching(/both[^]*: a[^]*: b/)]);
+    },
+  );
 
   it('run without global guards, pipes, interceptors and filters', async () => {
     const origin = await start(

@@ -228,6 +228,21 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     expect(Buffer.from(payload!.bytes).toString()).toBe('{"card":"****"}');
   });
 
+  it('keeps a payload of the largest size, and none of a larger one', async () => {
+    await start({ payload: true, maxPayloadBytes: 7 });
+    const sent = ['{"a":1}', '{"a":10}'];
+    for (const [n, body] of sent.entries())
+      await post(receiver.origin, signedBody(body, { txn: `evt_${n}` }));
+
+    const kept = [];
+    for (const n of sent.keys()) {
+      const { entries } = await inbox.list({ eventId: `evt_${n}` });
+      const { payload } = (await inbox.get(entries[0]!.id))!;
+      kept.push(payload && Buffer.from(payload.bytes).toString());
+    }
+    expect(kept).toEqual(['{"a":1}', undefined]);
+  });
+
   it('keeps a payload that its handler read from a file', async () => {
     await start({ payload: true }, { spool: { above: 4 } });
     await post(receiver.origin, signedBody('a,b,c', { event: 'report.ready' }), {

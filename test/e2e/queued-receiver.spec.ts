@@ -201,6 +201,20 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
+  it('takes an AggregateError of a handler for one failure', async () => {
+    work.do = () => Promise.any([Promise.reject(new Error('a')), Promise.reject(new Error('b'))]);
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    const [listed] = await queue.list({}, { limit: 1 });
+
+    expect(receiver.logger.at('error')).toEqual([
+      expect.stringMatching(/failed in run 1 [^]*All promises were rejected[^]*: a[^]*: b/),
+    ]);
+    expect((await queue.attempts(listed!.delivery.id))[0]!.answer).toBe(
+      'AggregateError: All promises were rejected\nError: a\nError: b',
+    );
+  });
+
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {
     work.do = () => {
       throw new Error('never');
@@ -504,6 +518,26 @@ describe('a queued event', () => {
     expect(
       receiver.logger.at('error').filter((line) => line.includes('Queued events are deferred')),
     ).toHaveLength(1);
+  });
+
+  it('is deferred without counting a run if the replay store does not answer within 9 s', async () => {
+    work.do = () => {};
+    const before = work.seen.length;
+    const [accepting, running] = [new Gate(), new Gate()];
+    store.gate = accepting;
+    const answer = head(receiver.origin, signed());
+    await accepting.reached;
+    store.gate = running;
+    accepting.open();
+    expect((await answer).status).toBe(202);
+    await clock.advance(0);
+    await running.reached;
+    store.gate = undefined;
+    await clock.advance(9_000);
+    await clock.advance(5_000);
+
+    expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1]);
+    expect(receiver.logger.at('error').at(-1)).toContain('the replay store did not answer');
   });
 
   it('is no dead letter if its handler commits it in the last run and then fails', async () => {

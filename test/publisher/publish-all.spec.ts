@@ -162,8 +162,9 @@ describe('expiresIn', () => {
   });
 
   it('does not send an event that expires before its first attempt', async () => {
-    await bench.publisher.publish('order.created', { id: 1 }, { expiresIn: '1s', delay: '2s' });
-    await bench.clock.advance(2_000);
+    // The endpoint's schedule begins with a wait of 1 s.
+    await bench.publisher.publish('alarm.raised', { id: 1 }, { expiresIn: '1s' });
+    await bench.clock.advance(1_000);
     await bench.reported(1);
 
     expect(await bench.dead()).toMatchObject([{ reason: 'expired', attempts: 0 }]);
@@ -174,6 +175,20 @@ describe('expiresIn', () => {
     await bench.publisher.send('crm', 'order.created', { id: 1 }, { expiresIn: '1s' });
     expect(receiver.requests).toHaveLength(1);
     expect(await bench.dead()).toEqual([]);
+  });
+
+  it('must be longer than the delay', async () => {
+    const event = { event: 'order.created', data: { id: 1 } } as const;
+    const publish = async (delay: string): Promise<unknown> =>
+      bench.publisher.publishAll([event, { ...event, options: { delay, expiresIn: '2s' } }]);
+
+    for (const delay of ['2s', '3s'])
+      await expect(publish(delay)).rejects.toMatchObject({
+        code: 'invalid_option',
+        problems: [{ path: 'delay', message: expect.stringContaining('lengthen expiresIn') }],
+      });
+    expect(await bench.queue.list({}, { limit: 10 })).toEqual([]);
+    await expect(publish('1999ms')).resolves.toHaveLength(2);
   });
 
   it.each([0, -1, 'soon'])('refuses %s', async (expiresIn) => {

@@ -156,6 +156,7 @@ describe('an invalid event', () => {
     ['an undefined tenant', 'order.created', {}, { tenant: undefined }, 'invalid_option'],
     ['an undefined transaction', 'order.created', {}, { tx: undefined }, 'invalid_option'],
     ['a delay of millennia', 'order.created', {}, { delay: 1e15 }, 'invalid_option'],
+    ['a delay until it expires', 'order.created', {}, { delay: 5, expiresIn: 5 }, 'invalid_option'],
     ['options that are a list', 'order.created', {}, ['acme'], 'invalid_option'],
     ['an aborted event', 'order.created', {}, { signal: aborted }, 'aborted'],
   ])('is refused by publish and send: %s', async (_, event, data, options, code) => {

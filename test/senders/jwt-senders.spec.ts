@@ -317,6 +317,15 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       await expectRefused(await forge({ exp: seconds() * 1_000 }), 'invalid_claim');
     });
 
+    it('accepts a token until the tolerance of 60 s has passed, and not at its end', async () => {
+      const end = (now: number): Record<string, number> =>
+        scheme.ages ? { iat: now - 360 } : { iat: now - 400, exp: now - 60 };
+      const now = clock.now() / 1_000;
+
+      await expectRefused(await forge(end(now)), 'token_expired');
+      expect((await deliver(await forge(end(now + 0.001)))).status).toBe(204);
+    });
+
     it('refuses a token without a time', async () => {
       const claim = scheme.ages ? 'iat' : 'exp';
 

@@ -12,6 +12,7 @@ import {
   type StandardSchema,
 } from '../../events/data-checks.js';
 import type { WebhookEventCatalog } from '../../events/event-catalog.js';
+import { errorsOfHandlers } from '../error-answers.js';
 import { isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 
 /** What the compiler records for a parameter whose type is not a class of the application's. */
@@ -161,10 +162,11 @@ const constraints = new WeakMap<Error, readonly string[]>();
 /**
  * The constraints that data failed, as `path constraint`, without a value of it.
  *
- * @param error - the error of validation, or the AggregateError of several handlers; any other error gives none
+ * @param error - the error of validation, or {@link HandlerErrors}; any other error gives none
  */
 export function failedConstraints(error: unknown): readonly string[] {
-  const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error];
-  const all = errors.flatMap((one) => (one instanceof Error ? (constraints.get(one) ?? []) : []));
+  const all = errorsOfHandlers(error).flatMap((one) =>
+    one instanceof Error ? (constraints.get(one) ?? []) : [],
+  );
   return [...new Set(all)];
 }

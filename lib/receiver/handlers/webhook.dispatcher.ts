@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { ContextIdFactory, ModuleRef, type ContextId } from '@nestjs/core';
 import { nearestWord } from '../../options/option-names.js';
 import { matchesEvent } from '../../token/event-name.js';
+import { HandlerErrors } from '../error-answers.js';
 import { observeHandler } from '../receiver.channels.js';
 import { internalsOf, type WebhookEvent } from '../webhook-event.js';
 
@@ -108,7 +109,7 @@ export class WebhookDispatcher {
     const failures = results.filter((result) => result.status === 'rejected');
     if (failures.length === 1) throw failures[0]!.reason;
     if (failures.length > 1) {
-      throw new AggregateError(
+      throw new HandlerErrors(
         failures.map(({ reason }) => reason as unknown),
         `${failures.length} of ${handlers.length} handlers failed`,
       );

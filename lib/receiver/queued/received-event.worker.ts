@@ -18,13 +18,14 @@ import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
 import { EventInternals, handledClaim, type WebhookEvent } from '../webhook-event.js';
-import { isGuardRefusal } from '../error-answers.js';
+import { errorsOfHandlers, isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
 import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
-import { WebhookReception } from '../reception.js';
+import { stackOf, withGathered } from '../rejection-log.js';
+import { reserveInTime, WebhookReception } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
@@ -133,9 +134,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     { id }: WebhookDelivery,
     event: WebhookEvent,
   ): Promise<ReplayReservation | DeliveryOutcome> {
-    const { replayStore, clock } = receiver;
+    const { clock } = receiver;
     try {
-      const verdict = await replayStore.reserve(handledClaim(id, event, receiver));
+      const verdict = await reserveInTime(handledClaim(id, event, receiver), receiver);
       this.storeOutageLogged = false;
       if (verdict.status === 'reserved') return verdict.reservation;
       // Its last run was recorded, and the process crashed before the queue learned of it.
@@ -168,13 +169,13 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     }
     // The shutdown interrupted it, which is not a failure of the handler.
     if (this.abort.signal.aborted) return { type: 'defer', at: now };
-    for (const one of error instanceof AggregateError ? error.errors : [error]) {
+    for (const one of errorsOfHandlers(error)) {
       const run = `in run ${event.run} of ${queued.retry.attempts}`;
       if (isGuardRefusal(one)) {
         this.log('warn', event, `was refused ${run} by the application: ${errorName(one)}`);
         continue;
       }
-      const stack = one instanceof Error && !(one instanceof Unhandled) ? one.stack : undefined;
+      const stack = one instanceof Unhandled ? undefined : stackOf(one);
       this.log('error', event, `failed ${run}: ${reason}`, stack);
     }
     // If its transaction was committed, the event is handled, whatever failed afterwards: the next run finds the record. As a failure
@@ -233,8 +234,8 @@ function attemptOf(
 
 /** Name and message of what the handlers threw, without anything that looks like a token. */
 function describedError(error: unknown): string {
-  const thrown = error instanceof AggregateError ? (error.errors as unknown[]) : [error];
-  return thrown
+  return errorsOfHandlers(error)
+    .flatMap(withGathered)
     .map((one) => (one instanceof Error ? `${errorName(one)}: ${one.message}` : errorName(one)))
     .join('\n')
     .replace(/[\w-]{16,}\.[\w-]{16,}\.[\w-]*/g, '[token]')
