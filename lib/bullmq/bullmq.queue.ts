@@ -30,7 +30,7 @@ import { type DeliveryJob, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
-import { KeyOrder, turnOf } from './key-order.js';
+import { KeyOrder } from './key-order.js';
 import { KeyTurns } from './key-turns.js';
 import { LaneGate } from './lane-gate.js';
 import { SharedLimits } from './shared-limits.js';
@@ -208,14 +208,8 @@ export class BullMqQueue extends WebhookQueue {
     let after: DeliveryPageRequest['after'];
     do {
       const page = await this.list(filter, { after, limit: REMOVED });
-      const ids = page.filter(mayGo).map(({ delivery }) => delivery.id);
-      const removed = new Set(await this.request(async () => this.deliveries.remove(ids)));
-      count += removed.size;
-      for (const { delivery } of page) {
-        const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
-        if (turn === undefined || !removed.has(delivery.id)) continue;
-        await this.request(async () => this.keys.end(turn));
-      }
+      const gone = page.filter(mayGo).map(({ delivery }) => delivery);
+      count += await this.request(async () => this.deliveries.remove(gone));
       after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
     } while (after !== undefined);
     return count;

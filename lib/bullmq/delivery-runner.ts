@@ -86,7 +86,7 @@ export class DeliveryRunner {
   /** Delays a job until the limits of its lane let it start. */
   private async park(job: DeliveryJob, token: string, lane: string): Promise<never> {
     const { keys, limits } = this.parts;
-    keys.pause(job).catch(() => {});
+    await keys.pause(job);
     try {
       return await this.putOff(job, token, lane, limits.parkedUntil);
     } finally {
@@ -113,7 +113,7 @@ export class DeliveryRunner {
     this.index(job, data.status, data.dueAt);
     await job.updateData(data);
     if (data.status === 'dead') throw new UnrecoverableError(failureText(data));
-    this.parts.keys.pause(job).catch(() => {});
+    await this.parts.keys.pause(job);
     return this.putOff(job, token, lane, data.dueAt);
   }
 

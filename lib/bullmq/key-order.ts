@@ -13,7 +13,8 @@ const CHECKED = 500;
  *
  *   :turns:<key>   sorted set  id → number, of the deliveries that hold the key or wait for it
  *   :number:<key>  string      the last number
- *   :open          sorted set  id and key → time: turns that started, and have not been ended or put off
+ *   :recording     sorted set  id and key → time: turns whose jobs may not have been recorded yet, or not woken
+ *   :open          sorted set  id and key → time: turns that a process has begun to change: it runs, puts off or ends them
  */
 
 /**
@@ -31,7 +32,7 @@ for i = 3, #ARGV, 2 do
     number = (redis.call('GET', base .. ':number:' .. key) or now) + 1
     redis.call('SET', base .. ':number:' .. key, string.format('%.0f', number), 'PX', ${KEPT_UNUSED})
     redis.call('ZADD', base .. ':turns:' .. key, number, id)
-    redis.call('ZADD', base .. ':open', now, id .. '\\n' .. key)
+    redis.call('ZADD', base .. ':recording', now, id .. '\\n' .. key)
   end
   local isFirst = number and redis.call('ZRANK', base .. ':turns:' .. key, id) == 0
   numbers[#numbers + 1] = (tonumber(number) or 0) * (isFirst and 1 or -1)
@@ -39,14 +40,13 @@ end
 return numbers`,
 );
 
-/** ARGV: now, id, key, number. Returns whether the turn of the delivery has come. */
+/** ARGV: now, id, key, number. Opens the turn, and returns whether it has come. */
 const START = new QueueScript(
   'webhooksStartTurn',
   `local turns = KEYS[1] .. ':turns:' .. ARGV[3]
 redis.call('ZADD', turns, 'NX', ARGV[4], ARGV[2])
-if redis.call('ZRANK', turns, ARGV[2]) > 0 then return 0 end
 redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], ARGV[2] .. '\\n' .. ARGV[3])
-return 1`,
+return redis.call('ZRANK', turns, ARGV[2]) == 0 and 1 or 0`,
 );
 
 /** Defines `index(base, id, entry)`: adds an entry of the history to those that are due, or to those that wait for another one of its key. */
@@ -62,7 +62,7 @@ export const INDEX_PENDING = `local function index(base, id, entry)
   end
 end`;
 
-/** ARGV: id, key. Returns the id whose turn comes next; the turn stays open until that one was woken. */
+/** ARGV: id, key. Returns whether it had a turn, and the id whose turn comes next; the turn stays open until that one was woken. */
 const FINISH = new QueueScript(
   'webhooksFinishTurn',
   `${INDEX_PENDING}
@@ -78,16 +78,31 @@ end
 return { removed, next or '' }`,
 );
 
-/** ARGV: id and key of each. Closes their turns, and returns for each whether it waits for another one. */
-const CLOSE = new QueueScript(
-  'webhooksCloseTurns',
-  `local waiting = {}
-for i = 1, #ARGV, 2 do
-  redis.call('ZREM', KEYS[1] .. ':open', ARGV[i] .. '\\n' .. ARGV[i + 1])
-  local rank = redis.call('ZRANK', KEYS[1] .. ':turns:' .. ARGV[i + 1], ARGV[i])
-  waiting[#waiting + 1] = rank and rank > 0 and 1 or 0
+/** ARGV: now, then id and key of each. */
+const OPEN = new QueueScript(
+  'webhooksOpenTurns',
+  `for i = 2, #ARGV, 2 do
+  redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], ARGV[i] .. '\\n' .. ARGV[i + 1])
 end
-return waiting`,
+return 1`,
+);
+
+/** ARGV: 'open' or 'recording', then id and key of each. */
+const UNLIST = new QueueScript(
+  'webhooksUnlistTurns',
+  `for i = 2, #ARGV, 2 do
+  redis.call('ZREM', KEYS[1] .. ':' .. ARGV[1], ARGV[i] .. '\\n' .. ARGV[i + 1])
+end
+return 1`,
+);
+
+/** ARGV: id, key. Closes a turn that waits for another one. Returns whether it does. */
+const CLOSE_WAITING = new QueueScript(
+  'webhooksCloseWaitingTurn',
+  `local rank = redis.call('ZRANK', KEYS[1] .. ':turns:' .. ARGV[2], ARGV[1])
+if not rank or rank == 0 then return 0 end
+redis.call('ZREM', KEYS[1] .. ':open', ARGV[1] .. '\\n' .. ARGV[2])
+return 1`,
 );
 
 /** ARGV: id and key of each. Returns for each whether it waits for another one. */
@@ -120,7 +135,9 @@ export function turnOf(
  * The order of the deliveries with an ordering key. A job that is not the first of its key is put off; the process that ends
  * the turn of the first one wakes the next.
  *
- * A process may die between the end of a job and that of its turn. Such turns stay open, and {@link longOpen} returns them.
+ * A process may die between two commands. So a turn is listed as open, or as being recorded, before a process changes what
+ * another delivery waits for, and until all that follows from the change is done. {@link longListed} returns what processes
+ * left behind.
  */
 export class KeyOrder {
   constructor(
@@ -129,7 +146,7 @@ export class KeyOrder {
   ) {}
 
   /**
-   * Numbers deliveries, and adds them to the order of their keys. Their turns are open until they are closed.
+   * Numbers deliveries, and adds them to the order of their keys. They are being recorded until {@link recorded} is called.
    *
    * @param areNew - whether none of them has a job; otherwise those in the history are known
    * @returns for each its number, and whether it waits; `undefined` for one that is known, and had its turn
@@ -149,7 +166,12 @@ export class KeyOrder {
     );
   }
 
-  /** Opens the turn of a delivery, if it is the first of its key. */
+  /** The jobs of these turns exist, and each is due or is woken by the one before. */
+  async recorded(turns: readonly Turn[]): Promise<void> {
+    await this.unlist('recording', turns);
+  }
+
+  /** Opens the turn of a delivery. @returns whether it is the first of its key */
   async start({ id, key }: Turn, sequence: number): Promise<boolean> {
     return (await START.run(this.queue, [this.clock.now(), id, key, sequence])) === 1;
   }
@@ -163,10 +185,18 @@ export class KeyOrder {
     return { hadTurn: removed === 1, next: next === '' ? undefined : next };
   }
 
-  /** Closes turns without ending them. @returns whether each waits for another one */
-  async close(turns: readonly Turn[]): Promise<readonly boolean[]> {
-    if (turns.length === 0) return [];
-    return ((await CLOSE.run(this.queue, values(turns))) as number[]).map((flag) => flag === 1);
+  /** Opens turns that are about to end. */
+  async open(turns: readonly Turn[]): Promise<void> {
+    if (turns.length > 0) await OPEN.run(this.queue, [this.clock.now(), ...values(turns)]);
+  }
+
+  async close(turns: readonly Turn[]): Promise<void> {
+    await this.unlist('open', turns);
+  }
+
+  /** Closes a turn that waits for another one. @returns whether it does */
+  async closeWaiting({ id, key }: Turn): Promise<boolean> {
+    return (await CLOSE_WAITING.run(this.queue, [id, key])) === 1;
   }
 
   /** @returns whether each waits for another one */
@@ -175,10 +205,13 @@ export class KeyOrder {
     return ((await WAITING.run(this.queue, values(turns))) as number[]).map((flag) => flag === 1);
   }
 
-  /** Turns that have been open for some milliseconds, the oldest first, each with the time when it was opened. */
-  async longOpen(ms: number): Promise<readonly (Turn & { readonly at: number })[]> {
+  /** Turns that have been listed for some milliseconds, the oldest first, each with the time since when. */
+  async longListed(
+    list: 'recording' | 'open',
+    ms: number,
+  ): Promise<readonly (Turn & { readonly at: number })[]> {
     const client = await this.queue.getBackend().client;
-    const members = await client.zrange(`${ownKey(this.queue)}:open`, 0, CHECKED - 1, {
+    const members = await client.zrange(`${ownKey(this.queue)}:${list}`, 0, CHECKED - 1, {
       WITHSCORES: true,
     });
     const turns: (Turn & { readonly at: number })[] = [];
@@ -188,6 +221,10 @@ export class KeyOrder {
       turns.push({ id: member.slice(0, end), key: member.slice(end + 1), at });
     }
     return turns.filter(({ at }) => at <= this.clock.now() - ms);
+  }
+
+  private async unlist(list: 'recording' | 'open', turns: readonly Turn[]): Promise<void> {
+    if (turns.length > 0) await UNLIST.run(this.queue, [list, ...values(turns)]);
   }
 }
 

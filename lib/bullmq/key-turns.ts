@@ -5,9 +5,9 @@ import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 
 /** Milliseconds for which a job waits for its turn, unless it is woken. */
 const LONGEST_WAIT = 24 * 3_600_000;
-/** Milliseconds after which an open turn is checked. */
+/** Milliseconds after which a turn that a process has left open is checked. */
 const CHECK_AFTER = 5_000;
-/** Milliseconds after which an open turn without a job ends: it was never recorded, or removed. */
+/** Milliseconds after which such a turn ends if it has no job: that was never recorded, or removed. */
 const RECORDED_WITHIN = 60_000;
 
 /** The turn of a job; `undefined` if it takes none, or had it before. */
@@ -44,13 +44,13 @@ export class KeyTurns {
   async putOff(job: DeliveryJob, token: string): Promise<void> {
     await job.moveToDelayed(this.waitsUntil, token);
     // The first of its key may have ended before.
-    await this.wakeIfFirst(job, turnOfJob(job)!);
+    if (!(await this.order.closeWaiting(turnOfJob(job)!))) await this.wakeJob(job);
   }
 
-  /** Records that the first delivery of a key waits for its next attempt. */
+  /** Called before the first delivery of a key waits for its next attempt. An error leaves its turn open. */
   async pause(job: DeliveryJob): Promise<void> {
     const turn = turnOfJob(job);
-    if (turn !== undefined) await this.order.close([turn]);
+    if (turn !== undefined) await this.order.close([turn]).catch(() => {});
   }
 
   /** Called once the jobs of these turns are recorded. An error is made up for by {@link checkOpen}. */
@@ -75,14 +75,16 @@ export class KeyTurns {
     this.changes.add(change);
   }
 
-  /** Closes turns. The delivery that one waits for may have ended before. */
+  /** The delivery that one waits for may have ended before it had a job. */
   private async closeRecorded(
     turns: readonly (Turn & { readonly waits: boolean })[],
   ): Promise<void> {
-    const areWaiting = await this.order.close(turns);
-    for (const [index, { id, waits }] of turns.entries()) {
-      if (waits && areWaiting[index] === false) await this.wake(id);
+    const late = turns.filter(({ waits }) => waits);
+    const areWaiting = await this.order.areWaiting(late);
+    for (const [index, { id }] of late.entries()) {
+      if (areWaiting[index] === false) await this.wake(id);
     }
+    await this.order.recorded(turns);
   }
 
   /** Ends a turn, and wakes the next job. @returns whether there was one to end */
@@ -101,14 +103,17 @@ export class KeyTurns {
     if (job !== undefined) await this.wakeJob(job);
   }
 
-  /** Ends the turns that were left open by processes that died. */
+  /** Continues what processes that died have left. */
   async checkOpen(): Promise<void> {
-    for (const { at, ...turn } of await this.order.longOpen(CHECK_AFTER)) {
-      const job = (await this.queue.getJob(jobIdOf(turn.id))) as DeliveryJob | undefined;
-      if (job?.finishedOn !== undefined) await this.settle(job);
-      // Its process died after it recorded the job, and the one that the job waited for has ended.
-      else if (job !== undefined) await this.wakeIfFirst(job, turn);
-      else if (at < this.clock.now() - RECORDED_WITHIN) await this.end(turn);
+    for (const list of ['recording', 'open'] as const) {
+      for (const { at, ...turn } of await this.order.longListed(list, CHECK_AFTER)) {
+        const job = (await this.queue.getJob(jobIdOf(turn.id))) as DeliveryJob | undefined;
+        if (job === undefined && at > this.clock.now() - RECORDED_WITHIN) continue;
+        if (job === undefined) await this.end(turn);
+        else if (job.finishedOn === undefined) await this.wakeIfFirst(job, turn);
+        else if (list === 'open') await this.settle(job);
+        if (list === 'recording') await this.order.recorded([turn]);
+      }
     }
   }
 

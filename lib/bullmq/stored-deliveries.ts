@@ -191,8 +191,9 @@ export class StoredDeliveries {
       const job = await this.job(id);
       const turn = job && turnOfJob(job);
       if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) continue;
-      if (await this.parts.keys.end(turn)) skipped.push(id);
+      await this.parts.order.open([turn]);
       await job!.updateData({ ...job!.data, holdsKey: false });
+      if (await this.parts.keys.end(turn)) skipped.push(id);
     }
     return skipped;
   }
@@ -243,12 +244,16 @@ export class StoredDeliveries {
     return ['waiting', 'prioritized'].includes(await job.getState()) ? now : Infinity;
   }
 
-  /** @returns the ids that were removed; a job that runs is not */
-  async remove(ids: readonly string[]): Promise<readonly string[]> {
-    const counts = await Promise.all(ids.map(async (id) => this.parts.queue.remove(jobIdOf(id))));
-    const removed = ids.filter((_, index) => counts[index] === 1);
-    await this.parts.history.delete(removed);
-    return removed;
+  /** Removes deliveries, which release their ordering keys. @returns how many; a job that runs is not removed */
+  async remove(deliveries: readonly ListedDelivery['delivery'][]): Promise<number> {
+    const { queue, order, keys, history } = this.parts;
+    await order.open(deliveries.flatMap((delivery) => heldTurnOf(delivery) ?? []));
+    const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
+    const removed = deliveries.filter((_, index) => counts[index] === 1);
+    await history.delete(removed.map(({ id }) => id));
+    const turns = removed.flatMap((delivery) => heldTurnOf(delivery) ?? []);
+    await Promise.all(turns.map(async (turn) => keys.end(turn)));
+    return removed.length;
   }
 
   private async repair(ids: readonly string[]): Promise<void> {
@@ -348,6 +353,11 @@ export class StoredDeliveries {
 }
 
 type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
+
+/** The turn of a stored delivery, which it may have had before; `undefined` if it has none. */
+function heldTurnOf(delivery: ListedDelivery['delivery']): Turn | undefined {
+  return delivery.received === undefined ? turnOf(delivery) : undefined;
+}
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {

@@ -14,6 +14,9 @@ interface Row {
   readonly answersLost: number;
   readonly handlerFailures: number;
   readonly lost: number;
+  readonly keys: number;
+  readonly outOfOrder: number;
+  readonly mostAtOnce: number;
   readonly ranTwice: number;
   readonly doubled: number;
 }
@@ -43,9 +46,14 @@ async function chaos(
   return row;
 }
 
-/** Asserts that the run had faults of each kind. */
+/** Attempts at once that the limited endpoint allows. */
+const CONCURRENCY = 2;
+
+/** Asserts that the run had faults of each kind, and events of several keys, which all arrived in order. */
 function expectFaults(row: Row): void {
   expect(row.published).toBeGreaterThan(20);
+  expect(row.keys).toBeGreaterThan(3);
+  expect(row.outOfOrder).toBe(0);
   for (const failure of ['kills', 'answersLost', 'handlerFailures'] as const) {
     expect([failure, row[failure]]).toEqual([failure, expect.any(Number)]);
     expect([failure, row[failure] > 0]).toEqual([failure, true]);
@@ -58,6 +66,7 @@ function expectFaults(row: Row): void {
 
     expectFaults(row);
     expect([row.lost, row.ranTwice, row.doubled]).toEqual([0, 0, 0]);
+    expect(row.mostAtOnce).toBeLessThanOrEqual(CONCURRENCY);
   });
 });
 
@@ -67,6 +76,7 @@ function expectFaults(row: Row): void {
 
     expectFaults(row);
     expect([row.lost, row.doubled]).toEqual([0, 0]);
+    expect(row.mostAtOnce).toBeLessThanOrEqual(CONCURRENCY);
   });
 });
 

@@ -102,11 +102,15 @@ export class Conductor {
   #senderSettings(name, publishes) {
     const { engine, postgres, redis } = this.#options;
     const directory = join(this.directory, name);
+    const started = `${name}-${++this.#starts}`;
+    // Senders of one server share their keys; an embedded database numbers its own, and a process in memory too.
+    const orderedBy = { memory: started, pglite: name }[engine] ?? 'all';
     return {
       engine,
       place: engine === 'memory' ? {} : { postgres, redis, name: `${this.name}_jobs`, directory },
       // Ids are not reused: an event may have been recorded without being acknowledged.
-      name: `${name}-${++this.#starts}`,
+      name: started,
+      orderedBy,
       publishes,
       pause: 20,
       origin: this.origin,
@@ -190,6 +194,7 @@ export class Conductor {
   async #report() {
     const { engine, replay, seed } = this.#options;
     const { attempts, answersLost, handlerFailures, handledTwice } = this.proxy;
+    const { keys, outOfOrder, mostAtOnce } = this.proxy;
     const runs = [...(await this.effects.runs()).values()];
     const ranTwice = runs.filter((times) => times > 1).length;
     return {
@@ -202,6 +207,9 @@ export class Conductor {
       answersLost,
       handlerFailures,
       lost: await this.#lost(),
+      keys,
+      outOfOrder,
+      mostAtOnce,
       ranTwice,
       handledTwice,
       // An effect in one transaction with the replay record happens once or not at all. Otherwise a handler whose process

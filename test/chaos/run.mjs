@@ -3,8 +3,9 @@
  * `node test/chaos/run.mjs [--seconds n] [--seed n] [--engine name,…] [--json]`.
  *
  * Each row is a run of two publishers and two receivers (Express and Fastify) in separate processes. Every acknowledged event
- * must have had its effect exactly once. The in-memory queue and the receivers without a replay store are controls, without
- * that guarantee. The exit code is 1 if a row violates its guarantee.
+ * must have had its effect exactly once, events with an ordering key in order, and one endpoint limits its attempts at once.
+ * The in-memory queue and the receivers without a replay store are controls, without the first of these guarantees. The exit
+ * code is 1 if a row violates its guarantee.
  */
 import { parseArgs } from 'node:util';
 import { ENGINES } from '../fixtures/durable-queues.mjs';

@@ -1,15 +1,27 @@
-// Publishes until it reads a line or is killed. Prints "published ID" for each acknowledged event.
+// Publishes until it reads a line or is killed, one event or two at a time. Prints "published ID" for each acknowledged event.
 import 'reflect-metadata';
 import { setTimeout } from 'node:timers/promises';
 import { Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { WebhookModule, WebhookPublisher } from '../../dist/index.js';
 import { openQueue } from '../fixtures/durable-queues.mjs';
+import { LIMITED } from './unreliable-proxy.mjs';
 import { onCommand, report, settings } from '../fixtures/parent-channel.mjs';
 
-const { engine, place, name, publishes, pause, origin, issuer, secret } = settings;
-/** Each endpoint has a circuit of its own. */
+const { engine, place, name, orderedBy, publishes, pause, origin, issuer, secret } = settings;
+/** Each endpoint has a circuit of its own. Every second one gets its events in order, by one of some keys. */
 const ENDPOINTS = 8;
+const KEYS = 3;
+
+function numbered(number) {
+  const index = number % ENDPOINTS;
+  const orderingKey = index % 2 === 1 ? `${orderedBy}-${number % KEYS}` : undefined;
+  return {
+    event: `chaos.e${index}`,
+    data: { number },
+    options: { id: `${name}-${number}`, orderingKey },
+  };
+}
 
 class SenderModule {}
 Module({
@@ -22,6 +34,7 @@ Module({
           id: `endpoint-${index}`,
           url: `${origin}/webhooks`,
           events: [`chaos.e${index}`],
+          ...(`chaos.e${index}` === LIMITED.event && { concurrency: LIMITED.concurrency }),
         })),
         retry: { attempts: 1_000, schedule: ['0s', '100ms', '300ms', '1s'] },
         queue: await openQueue(engine, place),
@@ -42,13 +55,13 @@ onCommand((command) => {
 });
 report('ready');
 
-for (let number = 0; !publishing.signal.aborted; number++) {
-  const id = `${name}-${number}`;
+for (let turn = 0, next = 0; !publishing.signal.aborted; turn++) {
+  const events = Array.from({ length: 1 + (turn % 2) }, () => numbered(next++));
   try {
-    await publisher.publish(`chaos.e${number % ENDPOINTS}`, { number }, { id });
-    report('published', id);
+    await publisher.publishAll(events);
+    for (const { options } of events) report('published', options.id);
   } catch {
-    // The event was not acknowledged, so it may be lost.
+    // The events were not acknowledged, so they may be lost.
   }
   await setTimeout(pause);
 }
