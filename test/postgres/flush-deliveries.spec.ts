@@ -1,7 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { HttpService } from '@nestjs/axios';
 import { Test } from '@nestjs/testing';
@@ -19,18 +16,13 @@ import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
+import { newDatabaseDirectory, removeDirectories } from './embedded-database.js';
 
 const name = `flush-${randomBytes(6).toString('hex')}`;
-const cleanUps: (() => Promise<unknown>)[] = [];
+const cleanUps: (() => Promise<unknown>)[] = [removeDirectories];
 afterAll(async () => {
   for (const cleanUp of cleanUps) await cleanUp();
 });
-
-async function inDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'webhook-flush-'));
-  cleanUps.push(() => rm(directory, { recursive: true }));
-  return directory;
-}
 
 function onRedis(): Queue {
   const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
@@ -44,7 +36,11 @@ const engines: [
   create: (clock: TestClock) => WebhookQueue | Promise<WebhookQueue>,
 ][] = [
   ['the queue in memory', describe, (clock) => new InProcessQueue({ clock })],
-  ['PGlite', describe, async (clock) => new PgliteQueue({ directory: await inDirectory(), clock })],
+  [
+    'PGlite',
+    describe,
+    async (clock) => new PgliteQueue({ directory: await newDatabaseDirectory(), clock }),
+  ],
   [
     'postgres',
     await describeWith('PostgreSQL'),

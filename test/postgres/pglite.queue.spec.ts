@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
+import { describeContract } from '../fixtures/contract.js';
 import { newDatabaseDirectory, newDirectory, removeDirectories } from './embedded-database.js';
 import { until } from './database.js';
 import { due } from './deliveries.js';
@@ -35,7 +36,7 @@ describe('PgliteQueue', () => {
       await database.query('UPDATE webhooks.delivery SET leased_until = now() WHERE id = $1', [id]);
     },
   });
-  for (const { name, run } of contract) it(name, run);
+  describeContract(contract, 6);
 });
 
 describe('a transaction on the embedded database', () => {

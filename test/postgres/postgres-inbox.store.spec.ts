@@ -1,10 +1,11 @@
-import { PGlite } from '@electric-sql/pglite';
+import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { inboxStoreContract } from 'nestjs-webhook-token/testing';
 import type { InboxBounds } from 'nestjs-webhook-token/ports';
 import { PostgresInboxStore } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';
+import { newPglite } from './embedded-database.js';
 
 (await describeWith('PostgreSQL'))('PostgresInboxStore', () => {
   const database = new TestDatabase();
@@ -34,7 +35,7 @@ import { storeIn, TestDatabase } from './database.js';
 describe('PostgresInboxStore on PGlite', () => {
   let database: PGlite;
   beforeAll(async () => {
-    database = await PGlite.create();
+    database = await newPglite();
     await new PostgresInboxStore(database, { timeout: '30s' }).migrate();
   });
   afterAll(async () => database.close());

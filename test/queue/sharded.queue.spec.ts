@@ -60,7 +60,7 @@ describe('ShardedQueue fulfils the contract with four queues in memory', () => {
       }
     },
   });
-  describeContract(contract, 3);
+  describeContract(contract, 6);
 });
 
 describe('ShardedQueue', () => {

@@ -1,4 +1,4 @@
-import { PGlite } from '@electric-sql/pglite';
+import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import {
   type CanActivate,
@@ -30,6 +30,7 @@ import {
 } from 'nestjs-webhook-token';
 import { expectIdempotent, IdempotencyError } from '../../lib/testing/index.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
+import { newPglite } from '../postgres/embedded-database.js';
 
 interface Order {
   readonly id: string;
@@ -45,7 +46,7 @@ const SHIPPED: Order = { ...CREATED, status: 'shipped', version: 3 };
 let db: PGlite;
 let store: PostgresReplayStore;
 beforeAll(async () => {
-  db = await PGlite.create();
+  db = await newPglite();
   store = new PostgresReplayStore(db);
   await store.migrate();
   await db.exec(`

@@ -10,6 +10,9 @@ interface Report {
   readonly message: string;
 }
 
+/** Files that programs share; their options are the same. */
+const parsed = new Map<string, ts.SourceFile | undefined>();
+
 /** Compiles a program in a folder next to this file; returns the errors in its own files. */
 function compile(folder: string): Report[] {
   const directory = join(import.meta.dirname, folder);
@@ -21,7 +24,13 @@ function compile(folder: string): Report[] {
   });
   if (config === undefined || config.fileNames.length === 0)
     throw new Error(`${folder} has no source files.`);
-  const program = ts.createProgram(config.fileNames, config.options);
+  const host = ts.createCompilerHost(config.options);
+  const read = host.getSourceFile;
+  host.getSourceFile = (name, ...how) => {
+    if (!parsed.has(name)) parsed.set(name, read(name, ...how));
+    return parsed.get(name);
+  };
+  const program = ts.createProgram(config.fileNames, config.options, host);
   return config.fileNames.flatMap((name) => {
     const file = program.getSourceFile(name)!;
     return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map(
