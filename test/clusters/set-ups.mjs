@@ -15,6 +15,9 @@ const fail = async ({ servers }) => servers.fail();
 /** Milliseconds between two events of a caller in a soak: 40 events a second, so that half an hour leaves the machine usable. */
 const CALM = 200;
 
+/** The same where eight instances together publish as much as two do otherwise. */
+const SHARED = 80;
+
 /** A third of the load. */
 const nothing = async ({ seconds }) => sleep((seconds * 1_000) / 3);
 
@@ -62,12 +65,14 @@ export const SET_UPS = {
     needs: REDIS,
     open: redisServer,
     instances: 8,
+    pause: SHARED,
     trouble: killInstances,
   },
   'killed-instances-postgres': {
     needs: POSTGRES,
     open: postgresServer,
     instances: 8,
+    pause: SHARED,
     trouble: killInstances,
   },
   'rolling-restart-redis': { needs: REDIS, open: redisServer, instances: 4, trouble: deploy },
