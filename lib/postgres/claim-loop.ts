@@ -22,6 +22,8 @@ export interface LimitedClaimRequest {
 /** A limited lane after a claim. */
 export interface LimitedLane {
   readonly lane: string;
+  /** Equal for equal limits. */
+  readonly limits: string;
   /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
   readonly wait: number | undefined;
   /** Whether more may be claimed once an attempt has ended. */
@@ -31,7 +33,7 @@ export interface LimitedLane {
 /** Whether any lane has limits, and the limited lanes with deliveries that are due soon, each with its wait. */
 export interface LimitedSearch {
   readonly hasLimits: boolean;
-  readonly lanes: readonly Pick<LimitedLane, 'lane' | 'wait'>[];
+  readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
 }
 
 interface ClaimLoopParts {
@@ -212,12 +214,10 @@ export class ClaimLoop {
       const now = clock.now();
       const request = this.limitedRequest(now, left);
       if (request.length === 0) return;
-      // Set before the claim: a delivery that is recorded while it runs sets it again.
-      for (const { lane } of request) this.limited.set(lane, now + BUSY_WAIT);
+      for (const { lane } of request) this.limited.ask(lane, now + BUSY_WAIT);
       const { claimed, lanes } = await claimLimited(request);
-      for (const { lane, wait, isFull } of lanes) {
-        if (wait === undefined) this.limited.delete(lane);
-        else this.limited.set(lane, now + wait, isFull);
+      for (const { lane, wait, isFull, limits } of lanes) {
+        this.limited.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
       }
       await this.start(claimed);
       left -= claimed.length;
@@ -247,7 +247,7 @@ export class ClaimLoop {
     const { hasLimits, lanes } = await findLimitedLanes();
     this.hasLimits = hasLimits;
     this.nextSearch = Math.max(this.nextSearch, start + SEARCH_SHARE * (clock.now() - start));
-    this.limited.addNew(lanes.map(({ lane, wait = 0 }) => [lane, start + wait]));
+    for (const { lane, wait = 0, limits } of lanes) this.limited.found(lane, start + wait, limits);
   }
 
   /** When a waiting lane turns out to be slow, which can give it more slots although none of its attempts has ended. */
@@ -271,7 +271,7 @@ export class ClaimLoop {
       free,
     );
     if (limitedLanes !== undefined) {
-      this.limited.addNew(limitedLanes.map((lane) => [lane, start]));
+      for (const lane of limitedLanes) this.limited.found(lane, start);
       this.parts.onNewLimits(limitedLanes);
     }
     if (claimed.length > 0 || limitedLanes !== undefined) {

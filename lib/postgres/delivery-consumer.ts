@@ -7,7 +7,6 @@ import {
   ClaimLoop,
   type ClaimResult,
   type LimitedClaimRequest,
-  type LimitedLane,
   type LimitedSearch,
 } from './claim-loop.js';
 import type { Row } from './database.js';
@@ -73,10 +72,11 @@ export class DeliveryConsumer {
     const { clock, lease, notify, keepDelivered, keepDead, keepPayloads } = parts.options;
     this.outcomes = new OutcomeWriter(
       async (rows) => {
+        // First: whoever sees the outcome may end the pause that came with it.
+        await this.endLimited(rows);
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
         const released = await parts.database.query(parts.statements.settle, values);
         await this.releaseNext(released.map(({ seq }) => seq as string));
-        await this.endLimited(rows);
       },
       clock,
       lease,
@@ -184,16 +184,18 @@ export class DeliveryConsumer {
     const values = [name, now, lease, JSON.stringify(lanes), pollInterval, timeout];
     const rows = await database.queryInIndexOrder(statements.limits.claim, values);
     const states = JSON.parse((rows[0]!['lanes'] as string | null) ?? '[]') as LimitedLaneState[];
-    const limits = new Map(states.map((state) => [state.lane, limitsKey(limitsIn(state))]));
+    const found = states.map(({ lane, wait, isFull, ...state }) => ({
+      lane,
+      limits: limitsKey(limitsIn(state)),
+      wait: wait ?? undefined,
+      isFull: isFull === true,
+    }));
+    const limits = new Map(found.map((one) => [one.lane, one.limits]));
     return {
       claimed: rows
         .filter(({ seq }) => seq !== null)
         .map((row) => claimedDelivery(row, limits.get(row['lane'] as string))),
-      lanes: states.map(({ lane, wait, isFull }) => ({
-        lane,
-        wait: wait ?? undefined,
-        isFull: isFull === true,
-      })),
+      lanes: found,
     };
   }
 
@@ -202,7 +204,7 @@ export class DeliveryConsumer {
     const values = [options.name, database.now, options.pollInterval];
     const rows = await database.queryInIndexOrder(statements.limits.findLanes, values);
     const found = rows.filter(({ lane }) => lane !== null);
-    const unlimited = found.filter(({ is_limited }) => is_limited === false);
+    const unlimited = found.filter(({ limits }) => limits === null);
     if (unlimited.length > 0) {
       await this.flag(
         unlimited.map(({ lane }) => lane as string),
@@ -214,7 +216,11 @@ export class DeliveryConsumer {
       hasLimits: rows[0]!['has_limits'] === true,
       lanes: found
         .filter((row) => !unlimited.includes(row))
-        .map(({ lane, wait }) => ({ lane: lane as string, wait: Number(wait) })),
+        .map(({ lane, wait, limits }) => ({
+          lane: lane as string,
+          wait: Number(wait),
+          limits: limitsKey(limitsIn(JSON.parse(limits as string) as LaneLimitsColumns)),
+        })),
     };
   }
 
@@ -366,16 +372,20 @@ export class DeliveryConsumer {
   }
 }
 
-interface LimitedLaneState extends Omit<LimitedLane, 'wait' | 'isFull'> {
+interface LimitedLaneState extends LaneLimitsColumns {
+  readonly lane: string;
   readonly wait: number | null;
   readonly isFull: boolean | null;
+}
+
+interface LaneLimitsColumns {
   readonly concurrency: number | null;
   readonly perSecond: number | null;
   readonly burst: number | null;
   readonly since: number | null;
 }
 
-function limitsIn({ concurrency, perSecond, burst, since }: LimitedLaneState): DeliveryLimits {
+function limitsIn({ concurrency, perSecond, burst, since }: LaneLimitsColumns): DeliveryLimits {
   return {
     concurrency: concurrency ?? undefined,
     perSecond: perSecond ?? undefined,

@@ -44,8 +44,8 @@ export class LimitStatements {
   readonly flag: string;
 
   /**
-   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, with `wait`, and whether
-   * the limits of the lane still exist; in each row, or one without a lane, whether the queue has limits at all.
+   * `$1` queue, `$2` now, `$3` milliseconds ahead. Returns the limited lanes with a delivery that is due by then, with `wait`, and the
+   * JSON of their limits, or `null` if these were deleted; in each row, or one without a lane, whether the queue has limits at all.
    */
   readonly findLanes: string;
 
@@ -54,6 +54,7 @@ export class LimitStatements {
     const delivery = `${schema}.delivery`;
     const limit = `${schema}.delivery_limit`;
     const now = nowOf('$2');
+    const limitColumns = `'concurrency', concurrency, 'perSecond', per_second, 'burst', burst, 'since', since`;
     const share = (row: string, time: string): string =>
       `least(1, ${row}.share + greatest(0, ${time} - ${row}.slowed_at) / ${RECOVERY})`;
     const later = millisecondsOf(laterOf('$3'));
@@ -124,8 +125,8 @@ RETURNING lane`;
   FROM changed WHERE changed.taken > 0 AND limits.queue = $1::text AND limits.lane = changed.lane
 )
 SELECT claimed.*, lanes FROM (
-  SELECT json_agg(json_build_object('lane', lane, 'concurrency', concurrency, 'perSecond', per_second, 'burst', burst,
-    'since', since, 'isFull', used + taken >= concurrency OR taken >= slots, 'wait', CASE
+  SELECT json_agg(json_build_object('lane', lane, ${limitColumns},
+    'isFull', used + taken >= concurrency OR taken >= slots, 'wait', CASE
       WHEN paused_until > ms THEN paused_until - ms
       WHEN taken < free THEN (
         SELECT extract(epoch FROM due_at - ${now})::float8 * 1000 FROM ${delivery} AS delivery
@@ -170,7 +171,9 @@ FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AN
 )
 SELECT EXISTS (SELECT FROM ${limit} WHERE queue = $1::text) AS has_limits, waiting.* FROM (SELECT) AS one LEFT JOIN (
   SELECT lane, greatest(0, extract(epoch FROM first.due_at - ${now})::float8 * 1000) AS wait,
-    EXISTS (SELECT FROM ${limit} AS limits WHERE queue = $1::text AND limits.lane = lanes.lane) AS is_limited FROM lanes, LATERAL (
+    (SELECT json_build_object(${limitColumns}) FROM ${limit} AS limits
+      WHERE queue = $1::text AND limits.lane = lanes.lane)::text AS limits
+  FROM lanes, LATERAL (
   SELECT due_at FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = lanes.lane
     AND status = 'pending' AND NOT held ORDER BY due_at, seq LIMIT 1
 ) AS first WHERE first.due_at <= ${now} + $3::float8 * interval '1 ms'

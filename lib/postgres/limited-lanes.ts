@@ -2,7 +2,11 @@ interface Schedule {
   /** When to claim from it again, in epoch milliseconds. */
   readonly at: number;
   /** Whether it may continue once an attempt ends. */
-  readonly isFull: boolean;
+  readonly isFull?: boolean | undefined;
+  /** Equal for equal limits; `undefined` if they are not known. */
+  readonly limits?: string | undefined;
+  /** Whether a claim from it is under way. */
+  readonly isAsked?: boolean | undefined;
 }
 
 /**
@@ -12,17 +16,28 @@ interface Schedule {
 export class LimitedLanes {
   private readonly lanes = new Map<string, Schedule>();
 
-  /** Adds lanes, and keeps the times of those that are known. */
-  addNew(lanes: Iterable<readonly [lane: string, at: number]>): void {
-    for (const [lane, at] of lanes) if (!this.lanes.has(lane)) this.set(lane, at);
+  /** A lane that a search has found keeps its time, unless it has other limits than at the last claim. */
+  found(lane: string, at: number, limits?: string): void {
+    const known = this.lanes.get(lane);
+    if (known === undefined) this.lanes.set(lane, { at, limits });
+    else if (limits !== undefined && known.limits !== limits) this.set(lane, at);
   }
 
-  set(lane: string, at: number, isFull = false): void {
-    this.lanes.set(lane, { at, isFull });
+  set(lane: string, at: number): void {
+    this.lanes.set(lane, { at });
   }
 
-  delete(lane: string): void {
-    this.lanes.delete(lane);
+  /** A claim starts. @param retryAt - for lanes that it does not return */
+  ask(lane: string, retryAt: number): void {
+    const limits = this.lanes.get(lane)?.limits;
+    this.lanes.set(lane, { at: retryAt, limits, isAsked: true });
+  }
+
+  /** A claim has ended; what was set meanwhile stays. @param at - `undefined` if no delivery is due soon */
+  answer(lane: string, at: number | undefined, isFull: boolean, limits: string): void {
+    if (this.lanes.get(lane)?.isAsked !== true) return;
+    if (at === undefined) this.lanes.delete(lane);
+    else this.lanes.set(lane, { at, isFull, limits });
   }
 
   /** An attempt of a lane has ended. @returns whether it may continue */

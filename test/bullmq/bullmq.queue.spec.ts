@@ -9,7 +9,7 @@ import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { serverWarnings } from '../../lib/bullmq/redis-server.js';
 import { dropJobs } from '../fixtures/drop-jobs.mjs';
 import { describeContract } from '../fixtures/contract.js';
-import { runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
+import { runsAfterEndedPause, runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { due } from '../postgres/deliveries.js';
 
@@ -211,6 +211,12 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const open = (options: object) => new BullMqQueue(bullQueue(name), options);
 
     expect(await runsAfterReplacedLimit(open)).toBe(1);
+  });
+
+  it('delivers soon when a process that delivers nothing ends a pause', async () => {
+    const { name } = bullQueue();
+
+    await runsAfterEndedPause(() => new BullMqQueue(bullQueue(name)));
   });
 
   it('keeps nothing of endpoints, keys and limits without deliveries for longer than 30 days', async () => {

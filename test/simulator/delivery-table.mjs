@@ -265,7 +265,8 @@ export class DeliveryTable {
     const found = [...new Set(limited.map(({ lane }) => lane))]
       .map((lane) => {
         const due = Math.min(...rows.filter((row) => row.lane === lane).map((row) => row.due));
-        return { has_limits, lane, wait: Math.max(0, due - this.now), is_limited: true };
+        const limits = JSON.stringify(this.limits.of(lane));
+        return { has_limits, lane, wait: Math.max(0, due - this.now), limits };
       })
       .filter(({ wait }) => wait <= lookAhead);
     return found.length > 0 ? found : [{ has_limits, lane: null }];

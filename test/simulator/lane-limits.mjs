@@ -18,6 +18,12 @@ export class LaneLimits {
     return this.#rows.has(lane);
   }
 
+  /** As the statements return them. */
+  of(lane) {
+    const { concurrency, per_second: perSecond, burst, since } = this.#rows.get(lane);
+    return { concurrency, perSecond, burst, since };
+  }
+
   /** Those of some lanes that have other limits now. */
   changedBy(given) {
     return given.filter(({ lane, ...limits }) => {
@@ -77,7 +83,7 @@ export class LaneLimits {
   /** A lane after a claim, as the statement returns it. `taken`: how many were claimed, of `slots`; `dueIn`: until the next one is due. */
   stateOf(lane, { used, usedTokens, free }, { now, taken, slots, dueIn, lookAhead }) {
     const row = this.#rows.get(lane);
-    const { concurrency, per_second: perSecond, burst, since, pausedUntil } = row;
+    const { concurrency, per_second: perSecond, burst, pausedUntil } = row;
     const hasNoSlot = used + taken >= (concurrency ?? Infinity);
     const token = row.token ?? tokenOf(row, now);
     const waits = [
@@ -90,7 +96,7 @@ export class LaneLimits {
     const [, wait] = waits.find(([applies]) => applies);
     // In SQL, a comparison with an absent limit is not known to be false.
     const isFull = hasNoSlot || taken >= slots || (concurrency === undefined ? null : false);
-    return { lane, wait, isFull, concurrency, perSecond, burst, since };
+    return { lane, wait, isFull, ...this.of(lane) };
   }
 
   /** Forgets claims that have ended. @param pause - milliseconds that their receiver is overloaded, if it is */
