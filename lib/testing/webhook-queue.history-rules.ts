@@ -524,7 +524,7 @@ export const PAYLOAD_RULES: QueueRules = {
     await bench.run(
       { delivery: bench.delivery('delivered'), run: DELIVERED },
       { delivery, run: DEAD },
-      { delivery: waiting, run: retry(bench.now() + HOUR) },
+      { delivery: waiting, run: retry(bench.now() + 1_000 * HOUR) },
     );
     const dropped = async () => (await bench.find('delivered'))!.payloadDropped === true;
     await bench.until(dropped, LONG_STEP);
