@@ -105,7 +105,8 @@ export class Workshop {
 
   async close() {
     await Promise.all([...this.#running].map((child) => kill(child)));
-    for (const path of this.#disks) await execute(program('umount'), [path]);
+    // A process of a killed PostgreSQL may still be ending, with files open.
+    for (const path of this.#disks) await execute(program('umount'), ['--lazy', path]);
     await rm(this.directory, { recursive: true, force: true });
   }
 }
