@@ -72,11 +72,10 @@ export class DeliveryConsumer {
     const { clock, lease, notify, keepDelivered, keepDead, keepPayloads } = parts.options;
     this.outcomes = new OutcomeWriter(
       async (rows) => {
-        // First: whoever sees the outcome may end the pause that came with it.
-        await this.endLimited(rows);
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
         const released = await parts.database.query(parts.statements.settle, values);
         await this.releaseNext(released.map(({ seq }) => seq as string));
+        await this.endLimited(rows);
       },
       clock,
       lease,

@@ -216,7 +216,11 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   it('delivers soon when a process that delivers nothing ends a pause', async () => {
     const { name } = bullQueue();
 
-    await runsAfterEndedPause(() => new BullMqQueue(bullQueue(name)));
+    // BullMqQueue records a pause before the outcome that came with it.
+    await runsAfterEndedPause(
+      () => new BullMqQueue(bullQueue(name)),
+      async () => true,
+    );
   });
 
   it('keeps nothing of endpoints, keys and limits without deliveries for longer than 30 days', async () => {

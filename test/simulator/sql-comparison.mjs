@@ -234,6 +234,9 @@ function isSame(wanted, value) {
     const [a, b] = [wanted, value].map((list) => JSON.parse(list).toSorted(byIdentity));
     return a.length === b.length && b.every((item, index) => isSameItem(a[index], item));
   }
+  if (typeof value === 'string' && value.startsWith('{')) {
+    return isSameItem(JSON.parse(wanted), JSON.parse(value));
+  }
   return false;
 }
 
