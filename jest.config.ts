@@ -39,6 +39,9 @@ const config: Config = {
   testTimeout: 180_000,
   // A test waits more than it computes, so even two cores run two files at once.
   maxWorkers: '100%',
+  // The modules of a file stay in memory after it, and a large heap slows down the files that follow: without this limit, a first
+  // run took 825 s instead of 468 s, and a repeated one 511 s instead of 442 s.
+  workerIdleMemoryLimit: '700MB',
   // At its end a worker holds up to 2 GB, which takes longer to free than the 500 ms after which Jest reports a leak.
   workerGracefulExitTimeout: 15_000,
   globalTeardown: '<rootDir>/test/fixtures/left-open.ts',
