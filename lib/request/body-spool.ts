@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { readSync } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -101,13 +102,15 @@ export class BodySpool {
   }
 
   /** @hidden */
-  async reserve(bytes: number): Promise<void> {
+  async reserve(bytes: number, discarded: AbortSignal): Promise<void> {
     while (this.reserved + bytes > this.maxBytes) {
+      // Its own removal, which waits for this, would be waited for.
+      if (discarded.aborted) throw unavailable('its request has ended');
       if (this.removals.size === 0) {
         const limit = `${this.maxBytes} bytes (spool.maxBytes)`;
         throw unavailable(`bodies in the spool would exceed ${limit}`);
       }
-      await Promise.all(this.removals);
+      await Promise.race([Promise.all(this.removals), once(discarded, 'abort')]);
     }
     this.reserved += bytes;
   }
@@ -174,10 +177,11 @@ export class SpooledBody implements RequestBody {
    * Reserves space for the whole body.
    *
    * @param bytes - size of the body, as far as it is known
+   * @param discarded - ends the wait for space
    */
-  async reserve(bytes: number): Promise<void> {
+  async reserve(bytes: number, discarded: AbortSignal): Promise<void> {
     if (bytes <= this.reserved) return;
-    await this.spool.reserve(bytes - this.reserved);
+    await this.spool.reserve(bytes - this.reserved, discarded);
     this.reserved = bytes;
   }
 

@@ -213,6 +213,7 @@ class BodyCollector {
   private length = 0;
   private file: SpooledBody | undefined;
   private writing: Promise<void> | undefined;
+  private discarding: AbortController | undefined;
   private readonly digests: BodyDigests;
   private readonly size: number;
 
@@ -257,6 +258,7 @@ class BodyCollector {
 
   /** Removes the body's file, after a write in progress has ended. */
   discard(): void {
+    this.discarding?.abort();
     const remove = (): void => this.file?.remove();
     if (this.writing === undefined) remove();
     else this.options.spool!.removing(this.writing.then(remove, remove));
@@ -269,11 +271,12 @@ class BodyCollector {
 
   private async writeAll(): Promise<void> {
     const { spool, declared = 0 } = this.options;
+    const { signal } = (this.discarding ??= new AbortController());
     if (this.file === undefined) {
       this.file = await spool!.create();
-      await this.file.reserve(declared);
+      await this.file.reserve(declared, signal);
     }
-    await this.file.reserve(this.length);
+    await this.file.reserve(this.length, signal);
     const { chunks } = this;
     this.chunks = [];
     this.buffered = 0;

@@ -87,9 +87,8 @@ export async function openRequest(
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
   const rule = format.payloadRule(claims.webhook, method, rules);
   if (rule.kind === 'no-body') return { ...opened, ...inlinePayload(claims.webhook.data, true) };
-  // The drafts do not know the claim.
-  const isEnveloped = profile === DEFAULT_PROFILE && claims.webhook.envelope === true;
-  const payload = await readPayload(incoming, rules, { rule, isEnveloped }, claims);
+  const form = { rule, isEnveloped: isEnveloped(profile, claims) };
+  const payload = await readPayload(incoming, rules, form, claims);
   try {
     // While a body arrives slowly, the token or its key may expire or be revoked: the replay store forgets a token that has expired.
     const hasExpired = Number(now()) >= (claims.exp + clockTolerance) * 1_000;
@@ -100,6 +99,11 @@ export async function openRequest(
     throw error;
   }
   return { ...opened, ...payload };
+}
+
+/** Whether the data is the member `data` of the body. The drafts do not know the claim. */
+export function isEnveloped(profile: string, { webhook }: WebhookTokenClaims): boolean {
+  return profile === DEFAULT_PROFILE && webhook.envelope === true;
 }
 
 /** Scheme, spaces and b64token, as RFC 6750, section 2.1, defines them; the verifier checks the token itself. */

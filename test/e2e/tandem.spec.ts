@@ -212,14 +212,17 @@ describe('identities of tandem', () => {
     expect(JSON.stringify(app.logger)).toContain('give each partner its own path');
   });
 
-  it('are the same in a queue that acknowledges first', async () => {
+  it.each([
+    ['tokens', FORMATS],
+    ['tandem', [...FORMATS].toReversed()],
+  ])('are the same in a queue that acknowledges first, %s first', async (_, formats) => {
     const { origin } = await receiverOn(createFastify(), {
       acknowledge: 'queued',
       queue: new InProcessQueue({ clock }),
     });
     const publisher = (await publisherTo(origin)).app.get(WebhookPublisher);
     const statuses: number[] = [];
-    for (const profile of FORMATS) {
+    for (const profile of formats) {
       const request = await publisher.sign('shop', 'order.created', small, { id: 'f', profile });
       statuses.push((await post(request)).status);
     }

@@ -124,8 +124,10 @@ export type ClassValidatorInstallation = 'installed' | 'incomplete' | 'missing';
 let installation: Promise<ClassValidatorInstallation> | undefined;
 
 /**
- * Looks for class-validator, an optional peer: without it no class can have constraints. Asking Nest's ValidationPipe
- * instead would end the process.
+ * Looks for class-validator, an optional peer: where it is not installed, no class can have constraints. Asking Nest's
+ * ValidationPipe instead would end the process.
+ *
+ * @throws what it throws while it loads: data must not pass because a check cannot run
  */
 export function findClassValidator(): Promise<ClassValidatorInstallation> {
   installation ??= import('class-validator').then(
@@ -134,7 +136,11 @@ export function findClassValidator(): Promise<ClassValidatorInstallation> {
         () => 'installed',
         () => 'incomplete',
       ),
-    () => 'missing',
+    (error: NodeJS.ErrnoException) => {
+      const isMissing = error.message.startsWith("Cannot find package 'class-validator'");
+      if (isMissing) return 'missing';
+      throw error;
+    },
   );
   return installation;
 }

@@ -1,6 +1,7 @@
 import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
 import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.js';
+import { isEnveloped } from '../../request/open-request.js';
 import { parseSenderPayload } from '../../request/sender-payload.js';
 import { isJsonType, parseJsonPayload } from '../../token/payload.js';
 import { MemoryBody } from '../../request/body.js';
@@ -65,7 +66,7 @@ export function eventOfDelivery(
   const body = Buffer.from(bytes ?? []);
   // Its members were counted when it was received, maybe against another limit.
   const fromBody = (): unknown => {
-    if (!isTokenProfile(profile)) {
+    if (!isTokenProfile(profile) || isEnveloped(profile, claims)) {
       return parseSenderPayload(body, { contentType, ...claims.webhook }, Infinity);
     }
     return contentType !== undefined && isJsonType(contentType)
