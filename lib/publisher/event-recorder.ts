@@ -134,7 +134,9 @@ function itemsOf(
     const endpoint = endpoints[index]!;
     const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
     const limits = limitsOf(endpoint);
-    return { delivery, notBefore, ...(isLimited(limits) && { limits }) };
+    // Removed limits may have left a pause, which ends once the endpoint is enabled.
+    const mayChange = isLimited(limits) || limits.since !== undefined;
+    return { delivery, notBefore, ...(mayChange && { limits }) };
   });
 }
 

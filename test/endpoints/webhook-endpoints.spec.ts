@@ -368,6 +368,25 @@ describe('update', () => {
   });
 });
 
+describe('enable', () => {
+  it('ends a pause with the next event, also when the limits were removed meanwhile', async () => {
+    receiver.script = () =>
+      receiver.requests.length === 1
+        ? { status: 429, headers: { 'Retry-After': '86400' } }
+        : { status: 204 };
+    await endpoints.create({ id: 'crm', url: receiver.url, method: 'POST', concurrency: 1 });
+    await publish();
+    await publish();
+    await bench.reported(1);
+    await endpoints.update('crm', { concurrency: null });
+    await endpoints.enable('crm');
+    await publish();
+    await bench.reported(3);
+
+    expect(receiver.requests).toHaveLength(3);
+  });
+});
+
 describe('delete', () => {
   it('gives pending deliveries up, which can be redelivered once the endpoint exists again', async () => {
     receiver.script = () => ({ status: 500 });
