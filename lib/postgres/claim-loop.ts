@@ -71,8 +71,6 @@ const LANE_CHECK_INTERVAL = 1_000;
 const SEARCH_SHARE = 20;
 /** Limited lanes of one claim. */
 const LANES_AT_ONCE = 100;
-/** Milliseconds until a lane is asked again that another process is claiming from. */
-const BUSY_WAIT = 20;
 
 /** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
@@ -186,7 +184,7 @@ export class ClaimLoop {
     let free = this.freeByLane();
     for (const lane of this.backlog.lanes) {
       const limit = Math.min(free.lanes[lane] ?? free.elsewhere, this.freeSlots);
-      if (limit <= 0) continue;
+      if (limit <= 0 || this.stopped) continue;
       const { claimed } = await this.claim({ lane, limit }, free);
       if (claimed.length < limit) this.backlog.delete(lane);
       free = this.freeByLane();
@@ -214,7 +212,7 @@ export class ClaimLoop {
       const now = clock.now();
       const request = this.limitedRequest(now, left);
       if (request.length === 0) return;
-      for (const { lane } of request) this.limited.ask(lane, now + BUSY_WAIT);
+      for (const { lane } of request) this.limited.ask(lane, now);
       const { claimed, lanes } = await claimLimited(request);
       for (const { lane, wait, isFull, limits } of lanes) {
         this.limited.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
@@ -281,6 +279,9 @@ export class ClaimLoop {
     this.nextScan = start + (dueIn ?? pollInterval);
     // All other due deliveries are in full lanes.
     this.backlog.recordScan({ from, start, end: clock.now(), full });
+    // An attempt of one of them may have ended during the scan.
+    const { lanes, elsewhere } = this.freeByLane();
+    if (full.some((lane) => (lanes[lane] ?? elsewhere) > 0)) this.askAgain = true;
   }
 
   /** A slow lane without due deliveries must not keep a slot from one that has some. */
@@ -336,7 +337,8 @@ export class ClaimLoop {
     const wasSlow = this.lanes.isSlow(lane, clock.now());
     this.lanes.leave(slot, clock.now(), wasAttempted);
     // Slow lanes share their slots, so that one of them may let another one continue.
-    const mayContinue = this.limited.freed(lane, clock.now());
+    const mayContinue =
+      this.limited.freed(lane, clock.now()) || this.limited.due(clock.now()).length > 0;
     const isHeldUp = this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty);
     if (this.mayBeMore || mayContinue || isHeldUp) {
       void this.ask();

@@ -74,7 +74,11 @@ export class DeliveryConsumer {
       async (rows) => {
         const values = [JSON.stringify(rows), parts.database.now, clock.now()];
         const released = await parts.database.query(parts.statements.settle, values);
-        await this.releaseNext(released.map(({ seq }) => seq as string));
+        const limitedLanes = rows.flatMap(({ lane, slot }) => (slot === undefined ? [] : [lane]));
+        await this.releaseNext(
+          released.map(({ seq }) => seq as string),
+          limitedLanes,
+        );
         await this.endLimited(rows);
       },
       clock,
@@ -285,13 +289,16 @@ export class DeliveryConsumer {
     this.loop.wake([lane]);
   }
 
-  /** Lets the next delivery of each key start whose turn has ended. */
-  private async releaseNext(seqs: readonly string[]): Promise<void> {
+  /** Lets the next delivery of each key start whose turn has ended. @param limitedLanes - those among their lanes */
+  private async releaseNext(
+    seqs: readonly string[],
+    limitedLanes: readonly string[],
+  ): Promise<void> {
     if (seqs.length === 0) return;
     const { database, statements, options } = this.parts;
     const values = [options.name, JSON.stringify(seqs)];
     const released = await database.query(statements.releaseNext, values);
-    if (released.length > 0) this.loop.wake();
+    if (released.length > 0) this.loop.wake(limitedLanes);
   }
 
   /**

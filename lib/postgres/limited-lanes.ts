@@ -5,9 +5,14 @@ interface Schedule {
   readonly isFull?: boolean | undefined;
   /** Equal for equal limits; `undefined` if they are not known. */
   readonly limits?: string | undefined;
-  /** Whether a claim from it is under way. */
-  readonly isAsked?: boolean | undefined;
+  /** The claims from it that were not answered, with the one under way. */
+  readonly asked?: number | undefined;
 }
+
+/** Milliseconds until a lane is asked again from which another process is claiming. */
+const BUSY_WAIT = 20;
+/** Claims after which a lane is forgotten that may have lost its limits, by a rollback; a search finds it if it has some. */
+const MOST_ASKED = 10;
 
 /**
  * The limited lanes with deliveries, and when this process claims from each. A delivery behind a limit is in no index that other
@@ -27,15 +32,17 @@ export class LimitedLanes {
     this.lanes.set(lane, { at });
   }
 
-  /** A claim starts. @param retryAt - for lanes that it does not return */
-  ask(lane: string, retryAt: number): void {
-    const limits = this.lanes.get(lane)?.limits;
-    this.lanes.set(lane, { at: retryAt, limits, isAsked: true });
+  /** A claim starts. */
+  ask(lane: string, now: number): void {
+    const { limits, asked = 0 } = this.lanes.get(lane) ?? {};
+    if (asked + 1 >= MOST_ASKED) this.lanes.delete(lane);
+    else this.lanes.set(lane, { at: now + BUSY_WAIT, limits, asked: asked + 1 });
   }
 
   /** A claim has ended; what was set meanwhile stays. @param at - `undefined` if no delivery is due soon */
   answer(lane: string, at: number | undefined, isFull: boolean, limits: string): void {
-    if (this.lanes.get(lane)?.isAsked !== true) return;
+    const known = this.lanes.get(lane);
+    if (known !== undefined && known.asked === undefined) return;
     if (at === undefined) this.lanes.delete(lane);
     else this.lanes.set(lane, { at, isFull, limits });
   }

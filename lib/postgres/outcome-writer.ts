@@ -12,8 +12,8 @@ interface PendingOutcome {
 /**
  * Writes the outcomes of attempts in batches: those that arrive during a write go into the next one.
  *
- * While the database is unavailable it retries for as long as a lease lasts. Then the deliveries belong to another
- * process, and a write would change nothing.
+ * While the database is unavailable it retries for as long as a lease lasts. Then another process may have claimed the deliveries,
+ * and each of them runs again.
  */
 export class OutcomeWriter {
   private pending: PendingOutcome[] = [];

@@ -20,7 +20,7 @@ export interface AnsweredRequest {
   readonly error?: unknown;
   /** Arrival of the request, of `receiving.now()`. */
   readonly arrivedAt?: number | undefined;
-  /** Whether the event was acknowledged although no handler matches it. */
+  /** Whether no handler matches the event, which is acknowledged or refused. */
   readonly unhandled?: boolean | undefined;
 }
 

@@ -256,7 +256,7 @@ export async function reserveInTime(
   return inTime(clock, RESERVING_TIME, async () => replayStore.reserve(claim), noAnswer);
 }
 
-/** The error for a store that does not answer in time; what it answers later has no effect. */
+/** The error for a store that does not answer in time. If it has reserved the event nevertheless, that lasts until the lease ends. */
 function noAnswer(): Error {
   return new Error('the replay store did not answer');
 }

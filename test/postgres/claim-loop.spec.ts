@@ -95,6 +95,54 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     // A fifth of all slots.
     expect(loop.running).toHaveLength(4);
   });
+
+  it('fills a slot that became free while it looked for deliveries of other lanes', async () => {
+    let scanned = (): void => {};
+    start({
+      pollInterval: 3_600_000,
+      claim: async ({ limit, lanes, perLane }) => {
+        const count = Math.min(limit, lanes[SLOW] ?? perLane);
+        if (count === 0) await new Promise<void>((resolve) => (scanned = resolve));
+        return { claimed: backlog.splice(0, count) };
+      },
+    });
+    await clock.advance(0);
+    finish.shift()!();
+    await clock.advance(0);
+    scanned();
+    await clock.advance(0);
+
+    expect(loop.running.map(({ seq }) => seq)).toEqual(['slow-1', 'slow-2']);
+  });
+
+  it('fills a free slot from a limited lane that was due while all slots were in use', async () => {
+    const claimLimited = async (lanes: readonly { readonly lane: string }[]) => ({
+      claimed: lanes.map(({ lane }) => claimedBy(lane, lane)),
+      lanes: lanes.map(({ lane }) => ({ lane, limits: '', wait: undefined, isFull: false })),
+    });
+    start({ claimLimited, claim: async () => ({ claimed: [] }), concurrency: 2 });
+    loop.wake(['a', 'b', 'c']);
+    await clock.advance(0);
+    const before = loop.running.map(({ seq }) => seq);
+    finish.shift()!();
+    await clock.advance(0);
+
+    expect(before).toEqual(['a', 'b']);
+    expect(loop.running.map(({ seq }) => seq)).toEqual(['b', 'c']);
+  });
+
+  it('soon forgets a limited lane whose limits were rolled back', async () => {
+    const asked: string[] = [];
+    const claimLimited = async (lanes: readonly { readonly lane: string }[]) => {
+      asked.push(...lanes.map(({ lane }) => lane));
+      return { claimed: [], lanes: [] };
+    };
+    start({ claimLimited, claim: async () => ({ claimed: [] }) });
+    loop.wake(['rolled back']);
+    for (let step = 0; step < 100; step++) await clock.advance(20);
+
+    expect(asked).toHaveLength(10);
+  });
 });
 
 describe('a claim loop that is woken while a claim runs', () => {

@@ -291,6 +291,29 @@ const connectionString = urlOf('PostgreSQL');
     expect(await runsAfterReplacedLimit(open)).toBe(1);
   });
 
+  it('delivers the next event of a key to a limited endpoint at once, however rarely it polls', async () => {
+    await withQueue({ pollInterval: '1h' }, async (queue) => {
+      const ids = ['first', 'second', 'third'];
+      const items = ids.map((id) => {
+        const { delivery, notBefore } = due(id);
+        return {
+          delivery: { ...delivery, orderingKey: 'key' },
+          notBefore,
+          limits: { concurrency: 2 },
+        };
+      });
+      await queue.enqueue(items);
+      const ran: string[] = [];
+      await queue.consume(async ({ id }) => {
+        ran.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      await until(() => ran.length === ids.length);
+
+      expect(ran).toEqual(ids);
+    });
+  });
+
   it('delivers soon when a process that delivers nothing ends a pause', async () => {
     const schema = database.newSchema();
 
