@@ -2,8 +2,10 @@ import { hash } from 'node:crypto';
 import { readOptions } from '../options/read-options.js';
 import { object, required, text } from '../options/rules.js';
 import type { RequestHeaders, SenderChallenge } from '../request/webhook-scheme.js';
-import { isObject, parseJson } from '../token/decoding.js';
+import { decodeUtf8, isObject, parseJson, scanJson } from '../token/decoding.js';
 import { isEventName } from '../token/event-name.js';
+import { parseJsonPayload } from '../token/payload.js';
+import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 import type { ClaimRule } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import {
@@ -35,7 +37,7 @@ const GOOGLE_KEYS = 'https://www.googleapis.com/oauth2/v3/certs';
 
 /**
  * Google Pub/Sub push subscriptions and Cloud Tasks, with an OIDC token. `event.data` is the body; `message.data` of Pub/Sub is
- * decoded, and parsed if it is JSON. The event's name is the attribute `eventType`, else `message`; of a task it is `task`. Its id is
+ * decoded and parsed if it is JSON, within the limits of the receiver. The event's name is the attribute `eventType`, else `message`; of a task it is `task`. Its id is
  * `messageId`, or the name of the task.
  *
  * The token does not cover the body, and many requests have the same one: `event.bodyVerified` is `false`.
@@ -62,7 +64,7 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
       },
       event,
       id: ({ headers, data }) => stringAt(data, 'message', 'messageId') ?? headers.get(TASK_NAME),
-      data: ({ data }) => decodedMessage(data),
+      data: ({ data }, maxMembers) => decodedMessage(data, maxMembers),
       compose({ event: name, data, id }) {
         if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
         const message = isObject(data) ? members(data['message']) : {};
@@ -91,12 +93,21 @@ function googleName({ headers, data }: SenderMessage): string | undefined {
 }
 
 /** A body of Pub/Sub with decoded data. */
-function decodedMessage(body: unknown): unknown {
+function decodedMessage(body: unknown, maxMembers: number): unknown {
   const encoded = stringAt(body, 'message', 'data');
   if (encoded === undefined) return undefined;
-  const text = Buffer.from(encoded, 'base64').toString();
   const { message } = body as { message: Readonly<Record<string, unknown>> };
-  return { ...members(body), message: { ...message, data: parseJson(text) ?? encoded } };
+  return { ...members(body), message: { ...message, data: decoded(encoded, maxMembers) } };
+}
+
+/** Data of a message: anyone who may publish to the topic chose it. What is not JSON stays base64. */
+function decoded(encoded: string, maxMembers: number): unknown {
+  const bytes = Buffer.from(encoded, 'base64');
+  const text = decodeUtf8(bytes);
+  if (text === undefined) return encoded;
+  const exceeded = scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
+  if (exceeded === undefined && parseJson(text) === undefined) return encoded;
+  return parseJsonPayload(bytes, 'application/json', maxMembers);
 }
 
 /** Options of {@link eventGrid}. */

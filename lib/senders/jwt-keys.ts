@@ -144,7 +144,7 @@ function verifyingHalf(signer: SigningKey | undefined): WebhookKey[] {
 /** Milliseconds for which a key is kept. */
 const KEPT = 600_000;
 const MAX_KEPT = 100;
-/** Anyone can name a key that does not exist, and each new name is a call. */
+/** Anyone can name a key that does not exist, and each new name is a call. A key that was found has a budget of its own. */
 const LOOKUPS_PER_MINUTE = 30;
 
 /** A key that was asked for; `undefined` if there is none. */
@@ -157,7 +157,9 @@ interface Lookup {
 class LookedUpKeys {
   private readonly clock = new SystemClock();
   private readonly rate = new CallRate(this.clock);
-  private readonly kept = new Map<string, Lookup>();
+  private readonly known = new RecentLookups();
+  /** Those under way, and those that found nothing: apart, so that invented names displace no key. */
+  private readonly others = new RecentLookups();
 
   constructor(private readonly lookup: KeyLookup) {}
 
@@ -171,18 +173,25 @@ class LookedUpKeys {
   }
 
   private async find(kid: string): Lookup['found'] {
-    const known = this.kept.get(kid);
-    if (known !== undefined && Math.abs(this.clock.now() - known.since) < KEPT) return known.found;
-    if (this.rate.waitAfter('lookup', LOOKUPS_PER_MINUTE) !== undefined) {
+    const now = this.clock.now();
+    const recent = this.others.get(kid, now) ?? this.known.get(kid, now);
+    if (recent !== undefined) return recent.found;
+    const budget = this.known.has(kid) ? `known ${kid}` : 'unknown';
+    if (this.rate.waitAfter(budget, LOOKUPS_PER_MINUTE) !== undefined) {
       throw unavailable('too many unknown keys were named in this minute');
     }
-    const lookup: Lookup = { since: this.clock.now(), found: this.ask(kid) };
-    if (this.kept.size >= MAX_KEPT) this.kept.delete(this.kept.keys().next().value!);
-    this.kept.set(kid, lookup);
+    const lookup: Lookup = { since: now, found: this.ask(kid) };
+    this.others.set(kid, lookup);
     try {
-      return await lookup.found;
+      const found = await lookup.found;
+      if (found === undefined) this.known.delete(kid);
+      else {
+        this.known.set(kid, lookup);
+        this.others.delete(kid);
+      }
+      return found;
     } catch (error) {
-      if (this.kept.get(kid) === lookup) this.kept.delete(kid);
+      this.others.delete(kid);
       throw error;
     }
   }
@@ -198,6 +207,31 @@ class LookedUpKeys {
     const parsed = parseKey({ ...given, kid }, 'verify');
     if (parsed.problem === undefined) return parsed;
     throw unavailable(`the function "key" returned an invalid key: ${parsed.problem}`);
+  }
+}
+
+/** The last lookups. */
+class RecentLookups {
+  private readonly lookups = new Map<string, Lookup>();
+
+  /** The lookup of a key, unless it is too old. */
+  get(kid: string, now: number): Lookup | undefined {
+    const lookup = this.lookups.get(kid);
+    return lookup !== undefined && Math.abs(now - lookup.since) < KEPT ? lookup : undefined;
+  }
+
+  has(kid: string): boolean {
+    return this.lookups.has(kid);
+  }
+
+  set(kid: string, lookup: Lookup): void {
+    this.lookups.delete(kid);
+    if (this.lookups.size >= MAX_KEPT) this.lookups.delete(this.lookups.keys().next().value!);
+    this.lookups.set(kid, lookup);
+  }
+
+  delete(kid: string): void {
+    this.lookups.delete(kid);
   }
 }
 

@@ -214,7 +214,7 @@ export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
       const { claims, issuedAt, expires } = token;
       const bound = digest && boundDigest(claims, digest);
       // A token that does not cover the body may come with several events, which have ids of their own.
-      const isOfOneEvent = bound !== undefined || id === undefined;
+      const isOfOneEvent = bound !== undefined || (id === undefined && form.split === undefined);
       const { jti = bound && token.digest } = claims;
       return {
         token: claims,

@@ -94,6 +94,11 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     maxAge,
     claims: {},
   };
+  // A key set is not fetched at once for every unknown key, so the key may be a new one: the transmitter must repeat the event.
+  const answer: typeof answerOfStandard = (given) =>
+    given.code === 'unknown_key' && read.jwksUri !== undefined
+      ? undefined
+      : answerOfStandard(given);
   const headers = {
     'content-type': SET_TYPE,
     accept: 'application/json',
@@ -110,8 +115,8 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
       ...(body !== undefined && { token: diagnosedToken(body.toString('latin1'), rules) }),
     }),
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
-    answer: answerOfStandard,
-    poll: poll && createPoll(poll, headers, answerOfStandard),
+    answer,
+    poll: poll && createPoll(poll, headers, answer),
     read(headers, now) {
       requireAuthorization(headers, authorization);
       if (mediaType(headers.get('content-type') ?? '') !== SET_TYPE) {

@@ -19,6 +19,7 @@ interface OpenedRequest {
   readonly contentType: string | undefined;
   /** Seconds since the epoch. */
   readonly now: number;
+  readonly maxJsonMembers: number;
 }
 
 /** The event of a request, or its events if the sender puts several into one. */
@@ -29,9 +30,15 @@ export function eventsOf(
   const items = parts.split?.(opened.message);
   if (items === undefined) return eventOf(parts, opened);
   return {
-    batch: items.map((item) => {
+    batch: items.map((item, index) => {
       const own = ownRequest(opened, item);
-      return eventOf(parts, { ...own, digest: `sha256:${hash('sha256', own.body)}` });
+      const { id } = opened.proven;
+      // Each event needs an id of its own: with that of the request, all but the first would be its duplicates.
+      const proven = {
+        ...opened.proven,
+        ...(id !== undefined && { id: digestOf(id, `${index}`) }),
+      };
+      return eventOf(parts, { ...own, proven, digest: `sha256:${hash('sha256', own.body)}` });
     }),
   };
 }
@@ -46,7 +53,7 @@ function ownRequest(opened: OpenedRequest, data: unknown): OpenedRequest {
 function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
   const event = nameOf(parts, given.message);
   const ownId = requireId(parts.id?.(given.message));
-  const data = parts.data?.(given.message) ?? given.proven.content;
+  const data = parts.data?.(given.message, given.maxJsonMembers) ?? given.proven.content;
   const opened = data === undefined ? given : ownRequest(given, data);
   const { message, proven, body, digest, contentType, now } = opened;
   const content = message.data;
@@ -133,8 +140,8 @@ function invalid(message: string): WebhookPayloadError {
   return new WebhookPayloadError('invalid_payload', message);
 }
 
-function digestOf(event: string, digest: string): string {
-  return `sha256:${hash('sha256', `${event}\n${digest}`)}`;
+function digestOf(...parts: readonly string[]): string {
+  return `sha256:${hash('sha256', parts.join('\n'))}`;
 }
 
 function keptHeaders(

@@ -113,8 +113,8 @@ export interface SenderParts {
   id?(message: SenderMessage): string | undefined;
   /** Reads the body, if it has a form of its own. */
   readonly parse?: typeof parseSenderPayload;
-  /** The event's data; default: what the message has. */
-  data?(message: SenderMessage): unknown;
+  /** The event's data; default: what the message has. `maxMembers` limits JSON inside it. */
+  data?(message: SenderMessage, maxMembers: number): unknown;
   /** The events of a request that may have several; `undefined` if the request is one event. */
   split?(message: SenderMessage): readonly unknown[] | undefined;
   /** Whether the event's name distinguishes events of one body. */
@@ -219,7 +219,15 @@ export function createSender(parts: SenderParts): WebhookSender {
         const message = { headers, data: content, claims: proven.token ?? {} };
         const challengeAnswer = parts.challenge?.(message, credentials);
         if (challengeAnswer !== undefined) return { challengeAnswer };
-        return eventsOf(parts, { message, proven, body, digest, contentType, now });
+        return eventsOf(parts, {
+          message,
+          proven,
+          body,
+          digest,
+          contentType,
+          now,
+          maxJsonMembers,
+        });
       },
 
       isAuthenticated: (error) =>

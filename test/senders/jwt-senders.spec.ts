@@ -1,4 +1,13 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  it,
+  jest,
+} from '@jest/globals';
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
 import { WebhookConfigurationError } from '../../lib/index.js';
@@ -576,6 +585,33 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
     expect(handlers.seen[0]).toMatchObject({ event, data: { message: {} } });
   });
 
+  it.each<[string, string | Buffer, unknown]>([
+    ['JSON is parsed', '{"a":1}', { a: 1 }],
+    ['a string that is not JSON stays base64', 'plain', Buffer.from('plain').toString('base64')],
+    ['a JSON string that is not UTF-8 stays base64', Buffer.from([0x22, 0xff, 0x22]), 'Iv8i'],
+  ])('decodes the data of a message of Pub/Sub: %s', async (_case, bytes, data) => {
+    const { sender } = SCHEMES['googlePush']!;
+    const { headers } = await sender.sign({ event: 'message', data: {}, now: clock.now() });
+    const message = { messageId: `m-${nextNumber()}`, data: Buffer.from(bytes).toString('base64') };
+    const body = JSON.stringify({ message });
+    await send(receiver.origin, { path: '/googlePush', headers, body });
+
+    expect(handlers.seen[0]).toMatchObject({ data: { message: { data } } });
+  });
+
+  it.each([
+    ['a member __proto__', '{"__proto__":{"admin":true}}'],
+    ['1,000 levels', '['.repeat(1_000) + ']'.repeat(1_000)],
+  ])('rejects data of a message of Pub/Sub with %s', async (_case, json) => {
+    const { sender } = SCHEMES['googlePush']!;
+    const { headers } = await sender.sign({ event: 'message', data: {}, now: clock.now() });
+    const body = JSON.stringify({ message: { data: Buffer.from(json).toString('base64') } });
+    const answer = await send(receiver.origin, { path: '/googlePush', headers, body });
+
+    expect([answer.status, answer.headers['webhook-error']]).toEqual([400, 'invalid_payload']);
+    expect(handlers.seen).toEqual([]);
+  });
+
   it('names a task of Cloud Tasks', async () => {
     const { sender } = SCHEMES['googlePush']!;
     const signed = await sender.sign({
@@ -672,6 +708,90 @@ describe('the keys that Plaid is asked for', () => {
 
     expect(calls).toHaveLength(30);
     expect([codes[0], codes[39]]).toEqual(['unknown_key', 'keys_unavailable']);
+  });
+
+  describe('at times of the machine', () => {
+    const start = Date.now();
+    let minutes = 0;
+    beforeEach(() => {
+      minutes = 0;
+      jest.spyOn(Date, 'now').mockImplementation(() => start + minutes * 60_000);
+    });
+    afterEach(() => void jest.restoreAllMocks());
+
+    it('are kept whatever a stranger names, and asked for again beside those names', async () => {
+      answer = () => (calls.at(-1) === 'k1' ? plaidKey : undefined);
+      const codes = [await deliver()];
+      for (; minutes < 4; minutes++) {
+        for (let n = 0; n < 31; n++) await deliver(`x${minutes}-${n}`);
+      }
+      codes.push(await deliver());
+      const kept = calls.filter((kid) => kid === 'k1').length;
+      minutes = 11;
+      for (let n = 0; n < 31; n++) await deliver(`y${n}`);
+      codes.push(await deliver());
+
+      expect(codes).toEqual([204, 204, 204]);
+      expect(kept).toBe(1);
+      expect(calls.filter((kid) => kid === 'k1')).toHaveLength(2);
+    });
+
+    it('are forgotten if Plaid has them no longer', async () => {
+      const codes = [await deliver()];
+      minutes = 11;
+      answer = () => undefined;
+      codes.push(await deliver(), await deliver());
+
+      expect(codes).toEqual([204, 'unknown_key', 'unknown_key']);
+      expect(calls).toEqual(['k1', 'k1']);
+    });
+  });
+});
+
+describe('a request of jwtSender with several events', () => {
+  const list = [
+    { type: 'a.made', id: '1' },
+    { type: 'a.made', id: '2' },
+    { type: 'b.made', id: '3' },
+  ];
+  type Item = { type?: string; id?: string; list?: Item[] };
+  const batch = (more: object): WebhookSender =>
+    jwtSender({
+      name: 'acme',
+      issuer: 'https://acme.example',
+      signingKey,
+      event: ({ data }) => (data as Item).type ?? (data as Item).list?.[0]?.type ?? '',
+      events: ({ data }) => (data as Item).list ?? [],
+      ...more,
+    });
+  const digest = { claim: 'sum' };
+  const id = ({ data }: { data: unknown }): string | undefined => (data as Item).id;
+
+  it.each<[string, object, boolean]>([
+    ['a token with a digest', { digest }, false],
+    ['a token with a digest, and ids', { digest, id }, true],
+    ['ids', { id }, true],
+    ['neither', {}, true],
+  ])('handles each once, with %s', async (_case, more, isRepeatedByNewTokens) => {
+    const sender = batch(more);
+    const receiver = await startApp(adapters[0]![1](), {
+      options: { receiver: { path: 'in', sender }, clock },
+      providers: [ReceivedEvents],
+    });
+    const { seen } = receiver.app.get(ReceivedEvents);
+    const message = { event: 'a.made', data: { list }, now: clock.now() };
+    const signed = await sender.sign({ ...message, id: 'request-1' });
+    const again = await sender.sign({ ...message, id: 'request-2' });
+    const post = async ({ headers, body }: typeof signed): Promise<unknown> =>
+      (await send(receiver.origin, { path: '/in', headers, body })).status;
+    const answers = [await post(signed), await post(signed)];
+    const handled = seen.map(({ data }) => (data as Item).id);
+    if (isRepeatedByNewTokens) answers.push(await post(again));
+    await receiver.app.close();
+
+    expect(answers.every((status) => status === 204)).toBe(true);
+    expect(handled).toEqual(['1', '2', '3']);
+    expect(seen).toHaveLength(3);
   });
 });
 
