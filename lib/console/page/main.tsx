@@ -15,7 +15,7 @@ import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
 import { startLive, useLoaded, type Loaded } from './live.js';
 import { Overview } from './overview.js';
-import { linkTo, useRoute, type Route } from './route.js';
+import { linkTo, useRoute, type ViewProps } from './route.js';
 import { setLanguage, STRINGS } from './strings.js';
 
 type Section = keyof typeof STRINGS.nav;
@@ -151,11 +151,7 @@ function Navigation({
   session,
   route,
   overview,
-}: {
-  session: ConsoleSession;
-  route: Route;
-  overview: ConsoleOverview | undefined;
-}): JSX.Element {
+}: ViewProps & { overview: ConsoleOverview | undefined }): JSX.Element {
   const failing = overview?.attention?.filter(({ health }) => health.state === 'failing').length;
   const counts: Partial<Record<Section, { count: number; name: string }>> = {
     deliveries: { count: overview?.deliveries?.dead ?? 0, name: STRINGS.status.dead },
@@ -224,11 +220,7 @@ function View({
   session,
   route,
   overview,
-}: {
-  session: ConsoleSession;
-  route: Route;
-  overview: Loaded<ConsoleOverview>;
-}): JSX.Element {
+}: ViewProps & { overview: Loaded<ConsoleOverview> }): JSX.Element {
   const { page, id } = route;
   switch ((page || FIRST) as Section) {
     case 'overview':
