@@ -1,5 +1,6 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
@@ -172,6 +173,16 @@ export async function readSecret(
   return secret === '' ? undefined : secret;
 }
 
+/** Prints a result: with `--json` as JSON, otherwise as text. */
+export function printResult(
+  { stdout }: CommandIo,
+  isJson: boolean | undefined,
+  json: unknown,
+  text: string | Uint8Array,
+): void {
+  stdout.write(isJson === true ? `${JSON.stringify(json, undefined, 2)}\n` : text);
+}
+
 /** Resolves when a command that runs until it is interrupted must end. */
 export async function interruption({ signal }: CommandIo): Promise<void> {
   if (signal?.aborted === true) return;
@@ -200,12 +211,7 @@ export function jsonOf(content: string, file: string): unknown {
 
 /** Reads a file; `-` is standard input. */
 export async function readInput(file: string, stdin: Readable): Promise<Buffer> {
-  if (file !== '-') return readContent(file);
-  const chunks: Buffer[] = [];
-  for await (const chunk of stdin as AsyncIterable<Buffer | string>) {
-    chunks.push(Buffer.from(chunk as string));
-  }
-  return Buffer.concat(chunks);
+  return file === '-' ? buffer(stdin) : readContent(file);
 }
 
 /**

@@ -6,6 +6,7 @@ import {
   type Arguments,
   jsonOf,
   KEY_HELP,
+  printResult,
   readContent,
   readInput,
   runWithArguments,
@@ -40,7 +41,6 @@ const OPTIONS = {
   now: { type: 'string' },
   receipt: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 /** Explains a captured request. */
@@ -60,11 +60,8 @@ async function explain(
   const capture = readCapturedRequest(await readInput(file, io.stdin));
   const explanation = await explainRequest(fromRequestLike(capture), rules);
   const differences = sent && compareReceipts(sent, explanation.receipt ?? {});
-  io.stdout.write(
-    values.json === true
-      ? `${JSON.stringify({ ...explanation, ...(differences && { differences }) }, undefined, 2)}\n`
-      : printExplanation(explanation, differences),
-  );
+  const text = printExplanation(explanation, differences);
+  printResult(io, values.json, { ...explanation, differences }, text);
   return explanation.verdict === 'accepted' ? 0 : 1;
 }
 

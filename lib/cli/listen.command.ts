@@ -51,7 +51,6 @@ const OPTIONS = {
   'forward-to': { type: 'string' },
   fail: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const UNUSABLE_PORT = 3;

@@ -1,8 +1,9 @@
 import type { WebhookAnswerCode } from '../request/webhook-answers.js';
 import { type ApplicationAnswer, readApplicationAnswer } from './application-answer.js';
 import {
-  KEY_HELP,
   jsonOf,
+  KEY_HELP,
+  printResult,
   readContent,
   runWithArguments,
   UsageError,
@@ -42,7 +43,6 @@ const OPTIONS = {
   record: { type: 'string' },
   replay: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const REFUSED = 1;
@@ -71,11 +71,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       return UNREACHABLE;
     }
     const verdict = judge(request.method, answer);
-    io.stdout.write(
-      values.json === true
-        ? `${JSON.stringify(report(target.url, request, answer, verdict), undefined, 2)}\n`
-        : print(target.url, request, answer, verdict),
-    );
+    const facts = [target.url, request, answer, verdict] as const;
+    printResult(io, values.json, report(...facts), print(...facts));
     return verdict.acknowledged ? 0 : REFUSED;
   });
 }

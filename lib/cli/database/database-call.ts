@@ -25,14 +25,12 @@ export const DATABASE_OPTIONS = {
   schema: { type: 'string' },
   timeout: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const satisfies Options;
 
 /** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
   schema: DATABASE_OPTIONS.schema,
   json: DATABASE_OPTIONS.json,
-  help: DATABASE_OPTIONS.help,
   from: { type: 'string' },
 } as const satisfies Options;
 
