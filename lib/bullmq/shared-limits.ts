@@ -70,7 +70,6 @@ export class SharedLimits {
     this.timers.clear();
   }
 
-  /** Sets the limits that come with deliveries. */
   async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
     for (const { delivery, limits } of deliveries) {
       if (limits !== undefined) await this.set(deliveryLane(delivery), limits);

@@ -15,7 +15,6 @@ export class UsageError extends Error {}
 export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
 export const ISSUER_VARIABLE = 'WEBHOOK_ISSUER';
 
-/** The options of an issuer and its key. */
 export const KEY_OPTIONS = {
   issuer: { type: 'string' },
   'secret-file': { type: 'string' },
@@ -97,7 +96,6 @@ export function parseArguments<Known extends Options>(
 /** The values of {@link KEY_OPTIONS}. */
 export type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
 
-/** An issuer with one key, for signing or for verifying. */
 export interface IssuerKey {
   readonly issuer: string;
   readonly key: {
@@ -200,7 +198,6 @@ export function readPort(value: string): number {
   return port;
 }
 
-/** Parses the content of a file. */
 export function jsonOf(content: string, file: string): unknown {
   try {
     return JSON.parse(content);

@@ -50,7 +50,6 @@ ${SCRIPTS['bash']!(commands)}`,
       .join('\n'),
 };
 
-/** Prints a completion script. */
 export async function run(
   args: readonly string[],
   io: CommandIo,

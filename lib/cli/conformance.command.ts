@@ -32,7 +32,6 @@ Valid requests are handled as real events: use a test receiver.
 Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the receiver is unreachable.
 `;
 
-/** Tests a receiver against the protocol by sending it requests. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const call = readConformanceCall(args, io.env);
   switch (call.kind) {

@@ -16,7 +16,6 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-/** Decodes a token without verifying it. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'decode', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -43,7 +43,6 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-/** Explains a captured request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'explain', help, options: OPTIONS };
   return runWithArguments(command, args, io, async (given) => explain(given, io));

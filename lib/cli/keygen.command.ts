@@ -34,7 +34,6 @@ const PAIRS: Readonly<Record<string, () => { publicKey: KeyObject; privateKey: K
 
 const SECRET_BYTES = 32;
 
-/** A created key. */
 interface CreatedKey {
   /** As JSON. */
   readonly json: Record<string, unknown>;
@@ -44,7 +43,6 @@ interface CreatedKey {
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** Creates a key. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'keygen', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -87,7 +85,6 @@ function keyPair(alg: string, kid = randomBytes(8).toString('hex')): CreatedKey 
   };
 }
 
-/** Writes all files or none. */
 async function writeAll(name: string, files: CreatedKey['files']): Promise<readonly string[]> {
   const written: string[] = [];
   try {

@@ -48,7 +48,6 @@ const OPTIONS = {
 const REFUSED = 1;
 const UNREACHABLE = 3;
 
-/** Sends a signed event. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'send', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -102,7 +101,6 @@ async function record(file: string, url: URL, request: CallRequest): Promise<voi
 
 interface Verdict extends Partial<ApplicationAnswer> {
   readonly acknowledged: boolean;
-  /** What to do. */
   readonly advice?: string | undefined;
 }
 

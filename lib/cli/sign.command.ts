@@ -20,7 +20,6 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-/** Prints a signed request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sign', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

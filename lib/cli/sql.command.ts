@@ -16,7 +16,6 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
 Exit code: 0 printed, 2 wrong usage.
 `;
 
-/** Prints the migration script. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

@@ -22,7 +22,6 @@ database error.
 
 const NOT_CURRENT = 1;
 
-/** Reports the state of the tables. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'status', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

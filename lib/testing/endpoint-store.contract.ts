@@ -416,7 +416,6 @@ function endpointNamed(id: string, change: Partial<StoredEndpoint> = {}): Stored
   };
 }
 
-/** An endpoint with every member. */
 function fullEndpoint(id: string): StoredEndpoint {
   return endpointNamed(id, {
     tenant: 'full',

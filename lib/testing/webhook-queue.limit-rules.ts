@@ -7,7 +7,6 @@ const RARELY: DeliveryLimits = { perSecond: 0.001, burst: 1 };
 /** A wait in which a queue without limits would have started everything. */
 const A_WHILE = STEP * 30;
 
-/** The rules of the contract on lanes with limits. */
 export const LIMIT_RULES: QueueRules = {
   'runs no more deliveries of a lane at once than its limit': async (bench) => {
     const { opened, open } = gate();

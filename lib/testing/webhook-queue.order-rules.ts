@@ -7,7 +7,6 @@ import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webh
 const DEAD = { type: 'dead', reason: 'http_500', attempts: 1 } as const;
 const BLOCKED: DeliveryOutcome = { ...DEAD, blocksKey: true };
 
-/** The rules of the contract on deliveries with an ordering key. */
 export const ORDER_RULES: QueueRules = {
   'runs one delivery of a key at a time, in the order they were recorded': async (bench) => {
     let running = 0;

@@ -10,7 +10,6 @@ export const DATABASE_HELP = `  --database-url <url>   postgresql://user:passwor
   --schema <name>        schema of the tables; default webhooks
   --timeout <duration>   for a connection; default 10s`;
 
-/** The database of a command. */
 export interface DatabaseCall {
   readonly url: string;
   readonly schema: string;
@@ -27,7 +26,6 @@ export const DATABASE_OPTIONS = {
   json: { type: 'boolean' },
 } as const satisfies Options;
 
-/** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
   schema: DATABASE_OPTIONS.schema,
   json: DATABASE_OPTIONS.json,

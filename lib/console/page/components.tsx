@@ -141,7 +141,6 @@ export function Facts({
   );
 }
 
-/** Links of which one is chosen. */
 export function Choice({
   label,
   options,
@@ -162,7 +161,6 @@ export function Choice({
   );
 }
 
-/** Copies a string. */
 export function Copy({
   text,
   label = STRINGS.copy,

@@ -43,7 +43,6 @@ export async function resend(id: string): Promise<{ text: string; as: string | u
   return { text: TEXT.redelivered(1), as: first.as };
 }
 
-/** The list of deliveries. */
 export function Deliveries({ session, route: { query } }: ViewProps): JSX.Element {
   const selection = useSelection();
   const isPortal = session.kind === 'portal';

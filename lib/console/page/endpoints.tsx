@@ -13,7 +13,6 @@ import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.endpoints;
 
-/** The list of endpoints. */
 export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element {
   const { capabilities, kind, tenant = query['tenant'] } = session;
   const [isAdding, setIsAdding] = useState(false);

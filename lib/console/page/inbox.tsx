@@ -40,7 +40,6 @@ const TONES: Record<InboxOutcome, Tone> = {
   refused: 'bad',
 };
 
-/** The list of received requests. */
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
     get<InboxList>('inbox', { ...requestOf(query), after: query['after'] }, signal),

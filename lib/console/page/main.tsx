@@ -20,7 +20,6 @@ import { setLanguage, STRINGS } from './strings.js';
 
 type Section = keyof typeof STRINGS.nav;
 
-/** Set by the build. */
 declare const PACKAGE_VERSION: string;
 
 /** In a frame, the application around it has its own name, account and links. */
@@ -28,7 +27,6 @@ const IS_FRAMED = window.parent !== window;
 
 const FIRST: Section = 'overview';
 
-/** The sections that this session has. */
 function sectionsOf({ features, kind }: ConsoleSession): Section[] {
   const has: Record<Section, boolean> = {
     overview: true,
@@ -76,7 +74,6 @@ function App(): JSX.Element {
   );
 }
 
-/** The token of a link, in the fragment. */
 function linkToken(): string | undefined {
   return /^#token=(.+)$/.exec(location.hash)?.[1];
 }

@@ -20,7 +20,6 @@ const BYTES = Buffer.from([0, 255, 254, 13, 10, 0, 128, 34, 92]);
 const OCTETS = [['Content-Type', 'application/octet-stream']] as const;
 const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
 
-/** Valid requests. */
 export const ACCEPTS_PROBES: readonly Probe[] = [
   // The first probe guards all others: if a valid event is refused, other refusals prove nothing.
   accepted('plain', 'a plain event', 'A valid event is accepted.', {}),

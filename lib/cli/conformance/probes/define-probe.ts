@@ -45,10 +45,8 @@ export function probesOf(
 
 type Formats = Pick<Probe, 'profiles'>;
 
-/** Only the default wire format. */
 export const DEFAULT_ONLY: Formats = { profiles: ['webhook-token'] };
 
-/** Only one of the drafts. */
 export const DRAFT_00: Formats = { profiles: ['swt-draft-00'] };
 export const DRAFT_02: Formats = { profiles: ['swt-draft-02'] };
 
