@@ -9,7 +9,6 @@ import type {
 import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
-/** Attempts that a job keeps. */
 const MAX_ATTEMPTS = 20;
 /** Of a change to a job whose worker moves it at the same time. */
 const MAX_TRIES = 3;
@@ -105,7 +104,6 @@ export function dataAfter(
   }
 }
 
-/** The data of a delivery without its payload. */
 export function droppedPayload(data: DeliveryJobData): DeliveryJobData {
   const { base64: _, ...payload } = data.delivery.payload;
   return { ...data, delivery: { ...data.delivery, payload: { ...payload, dropped: true } } };

@@ -37,7 +37,6 @@ export interface DeliveryRunnerParts {
  * dead one is only moved.
  */
 export class DeliveryRunner {
-  /** Handlers that are running. */
   running = 0;
 
   constructor(private readonly parts: DeliveryRunnerParts) {}

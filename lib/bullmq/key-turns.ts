@@ -1,10 +1,11 @@
 import type { Queue } from 'bullmq';
+import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { type DeliveryJob, inState, isDelivered, jobIdOf } from './delivery-job.js';
 import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 
 /** Milliseconds for which a job waits for its turn, unless it is woken. */
-const LONGEST_WAIT = 24 * 3_600_000;
+const LONGEST_WAIT = DAY;
 /** Milliseconds after which a turn that a process has left open is checked. */
 const CHECK_AFTER = 5_000;
 /** Milliseconds after which such a turn ends if it has no job: that was never recorded, or removed. */

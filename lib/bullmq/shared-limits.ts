@@ -1,4 +1,5 @@
 import type { Queue } from 'bullmq';
+import { DAY } from '../clock/duration.js';
 import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
 import { isLimited, RememberedLimits } from '../queue/lane-limits.js';
 import { laneOfStored } from '../queue/stored-delivery.js';
@@ -10,7 +11,7 @@ import { ADMIT, ARE_PARKED, END, EXTEND, SET_LIMITS, UNPARK, WAKE } from './limi
 import { ownKey, ScriptBatch } from './queue-script.js';
 
 /** Milliseconds for which a parked job waits, unless it is woken. */
-const LONGEST_WAIT = 24 * 3_600_000;
+const LONGEST_WAIT = DAY;
 /** Parked jobs that are woken at once. */
 const WOKEN_AT_ONCE = 100;
 /** Milliseconds between two extensions of the own runs, and between two looks at lanes with parked jobs. */
@@ -70,7 +71,6 @@ export class SharedLimits {
     this.timers.clear();
   }
 
-  /** Sets the limits that come with deliveries. */
   async record(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
     for (const { delivery, limits } of deliveries) {
       if (limits !== undefined) await this.set(deliveryLane(delivery), limits);

@@ -207,7 +207,6 @@ export class StoredDeliveries {
     );
   }
 
-  /** The ids of the jobs that wait for their turn. */
   private async waitingForTurn(jobs: readonly DeliveryJob[]): Promise<ReadonlySet<string>> {
     const turns = jobs.flatMap((job) => turnOfJob(job) ?? []);
     const flags = await this.parts.order.areWaiting(turns);

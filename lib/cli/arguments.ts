@@ -1,5 +1,6 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
@@ -14,7 +15,6 @@ export class UsageError extends Error {}
 export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
 export const ISSUER_VARIABLE = 'WEBHOOK_ISSUER';
 
-/** The options of an issuer and its key. */
 export const KEY_OPTIONS = {
   issuer: { type: 'string' },
   'secret-file': { type: 'string' },
@@ -96,7 +96,6 @@ export function parseArguments<Known extends Options>(
 /** The values of {@link KEY_OPTIONS}. */
 export type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
 
-/** An issuer with one key, for signing or for verifying. */
 export interface IssuerKey {
   readonly issuer: string;
   readonly key: {
@@ -172,6 +171,16 @@ export async function readSecret(
   return secret === '' ? undefined : secret;
 }
 
+/** Prints a result: with `--json` as JSON, otherwise as text. */
+export function printResult(
+  { stdout }: CommandIo,
+  isJson: boolean | undefined,
+  json: unknown,
+  text: string | Uint8Array,
+): void {
+  stdout.write(isJson === true ? `${JSON.stringify(json, undefined, 2)}\n` : text);
+}
+
 /** Resolves when a command that runs until it is interrupted must end. */
 export async function interruption({ signal }: CommandIo): Promise<void> {
   if (signal?.aborted === true) return;
@@ -189,7 +198,6 @@ export function readPort(value: string): number {
   return port;
 }
 
-/** Parses the content of a file. */
 export function jsonOf(content: string, file: string): unknown {
   try {
     return JSON.parse(content);
@@ -200,12 +208,7 @@ export function jsonOf(content: string, file: string): unknown {
 
 /** Reads a file; `-` is standard input. */
 export async function readInput(file: string, stdin: Readable): Promise<Buffer> {
-  if (file !== '-') return readContent(file);
-  const chunks: Buffer[] = [];
-  for await (const chunk of stdin as AsyncIterable<Buffer | string>) {
-    chunks.push(Buffer.from(chunk as string));
-  }
-  return Buffer.concat(chunks);
+  return file === '-' ? buffer(stdin) : readContent(file);
 }
 
 /**

@@ -122,7 +122,6 @@ function decodeChunks(bytes: Buffer): Buffer {
   }
 }
 
-/** A request to write down. */
 interface WrittenRequest {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;

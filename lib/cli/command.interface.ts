@@ -31,7 +31,6 @@ export interface CommandModule {
   ): Promise<number>;
 }
 
-/** An entry of the command table. */
 export interface Command {
   readonly summary: string;
   load(): Promise<CommandModule>;

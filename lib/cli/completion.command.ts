@@ -12,7 +12,6 @@ Prints a script that completes commands and options, also of npx nestjs-webhook-
 Exit code: 0 printed, 2 wrong usage.
 `;
 
-const OPTIONS = { help: { type: 'boolean', short: 'h' } } as const;
 const NAME = 'nestjs-webhook-token';
 
 /** Options by command. */
@@ -51,13 +50,12 @@ ${SCRIPTS['bash']!(commands)}`,
       .join('\n'),
 };
 
-/** Prints a completion script. */
 export async function run(
   args: readonly string[],
   io: CommandIo,
   all: Readonly<Record<string, Command>>,
 ): Promise<number> {
-  const command = { name: 'completion', help, options: OPTIONS };
+  const command = { name: 'completion', help, options: {} };
   return runWithArguments(command, args, io, async ({ positionals: [shell = '', ...more] }) => {
     if (more.length > 0 || !Object.hasOwn(SCRIPTS, shell)) {
       throw new UsageError('Pass one shell: bash, zsh or fish.');

@@ -1,5 +1,5 @@
 import { USAGE, type CommandIo } from './command.interface.js';
-import { ISSUER_VARIABLE, SECRET_VARIABLE } from './arguments.js';
+import { ISSUER_VARIABLE, printResult, SECRET_VARIABLE } from './arguments.js';
 import { readConformanceCall } from './conformance/conformance-options.js';
 import { reportJson, reportText } from './conformance/conformance-report.js';
 import { runConformance, type ConformanceRun } from './conformance/conformance.runner.js';
@@ -32,7 +32,6 @@ Valid requests are handled as real events: use a test receiver.
 Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the receiver is unreachable.
 `;
 
-/** Tests a receiver against the protocol by sending it requests. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const call = readConformanceCall(args, io.env);
   switch (call.kind) {
@@ -48,11 +47,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       const context = new ProbeContext({ ...call.settings, now: Date.now });
       const found = await runConformance(context, call.target, call.only);
       const subject = { url: call.target.url.href, profile: context.profile };
-      io.stdout.write(
-        call.json
-          ? `${JSON.stringify(reportJson(subject, found), null, 2)}\n`
-          : reportText(subject, found),
-      );
+      printResult(io, call.json, reportJson(subject, found), reportText(subject, found));
       if (found.end !== 'complete') io.stderr.write(`${adviceOn(found)}\n`);
       return exitCode(found);
     }

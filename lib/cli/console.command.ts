@@ -63,7 +63,6 @@ const OPTIONS = {
 } as const;
 
 const UNUSABLE_PORT = 3;
-/** Connections to the database. */
 const CONNECTIONS = 5;
 const ALLOWED: readonly ConsoleCapability[] = [
   'view',

@@ -1,4 +1,4 @@
-import { runWithArguments, UsageError } from './arguments.js';
+import { printResult, runWithArguments, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { readToken, tokenText } from './verify.command.js';
 
@@ -14,20 +14,15 @@ Exit code: 0 decoded, 2 wrong usage or no token.
 
 const OPTIONS = {
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
-/** Decodes a token without verifying it. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'decode', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
     const [header, claims] = (await readToken(positionals, io)).split('.').slice(0, 2).map(decode);
     if (claims === undefined) throw new UsageError('The input is not a signed token.');
-    io.stdout.write(
-      values.json === true
-        ? `${JSON.stringify({ verified: false, header, claims }, undefined, 2)}\n`
-        : `UNVERIFIED: anyone can write these claims\n${tokenText(header, claims)}\n`,
-    );
+    const text = `UNVERIFIED: anyone can write these claims\n${tokenText(header, claims)}\n`;
+    printResult(io, values.json, { verified: false, header, claims }, text);
     return 0;
   });
 }

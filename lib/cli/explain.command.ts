@@ -6,6 +6,7 @@ import {
   type Arguments,
   jsonOf,
   KEY_HELP,
+  printResult,
   readContent,
   readInput,
   runWithArguments,
@@ -40,10 +41,8 @@ const OPTIONS = {
   now: { type: 'string' },
   receipt: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
-/** Explains a captured request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'explain', help, options: OPTIONS };
   return runWithArguments(command, args, io, async (given) => explain(given, io));
@@ -60,11 +59,8 @@ async function explain(
   const capture = readCapturedRequest(await readInput(file, io.stdin));
   const explanation = await explainRequest(fromRequestLike(capture), rules);
   const differences = sent && compareReceipts(sent, explanation.receipt ?? {});
-  io.stdout.write(
-    values.json === true
-      ? `${JSON.stringify({ ...explanation, ...(differences && { differences }) }, undefined, 2)}\n`
-      : printExplanation(explanation, differences),
-  );
+  const text = printExplanation(explanation, differences);
+  printResult(io, values.json, { ...explanation, differences }, text);
   return explanation.verdict === 'accepted' ? 0 : 1;
 }
 

@@ -12,7 +12,6 @@ const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
 /** Bytes of an answer that are read. */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** The options of a destination. */
 export const TARGET_OPTIONS = {
   timeout: { type: 'string' },
   'allow-http': { type: 'boolean' },
@@ -24,7 +23,6 @@ export const TARGET_HELP = `  --timeout <duration>   for the answer; default 15s
   --allow-http           allow http:// to hosts other than this machine
   --allow-private        allow addresses of private networks; this machine is always allowed`;
 
-/** A checked destination. */
 export interface CallTarget {
   readonly url: URL;
   /** Milliseconds. */

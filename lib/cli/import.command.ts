@@ -4,6 +4,7 @@ import type { RunStatement } from '../postgres/database.js';
 import {
   type Arguments,
   jsonOf,
+  printResult,
   readInput,
   readSecret,
   readVariables,
@@ -117,9 +118,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       const applied = values.apply === true && !isRefused;
       return { commit: applied, result: { source, applied, endpoints } };
     });
-    io.stdout.write(
-      values.json === true ? `${JSON.stringify(report, undefined, 2)}\n` : reportText(report),
-    );
+    printResult(io, values.json, report, reportText(report));
     const hasInvalid = report.endpoints.some(({ result }) => result === 'invalid');
     return isStrict && hasInvalid ? INVALID : 0;
   });

@@ -22,7 +22,6 @@ const OPTIONS = {
   out: { type: 'string' },
   kid: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const PAIRS: Readonly<Record<string, () => { publicKey: KeyObject; privateKey: KeyObject }>> = {
@@ -35,7 +34,6 @@ const PAIRS: Readonly<Record<string, () => { publicKey: KeyObject; privateKey: K
 
 const SECRET_BYTES = 32;
 
-/** A created key. */
 interface CreatedKey {
   /** As JSON. */
   readonly json: Record<string, unknown>;
@@ -45,7 +43,6 @@ interface CreatedKey {
   readonly files: Readonly<Record<string, string>>;
 }
 
-/** Creates a key. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'keygen', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -88,7 +85,6 @@ function keyPair(alg: string, kid = randomBytes(8).toString('hex')): CreatedKey 
   };
 }
 
-/** Writes all files or none. */
 async function writeAll(name: string, files: CreatedKey['files']): Promise<readonly string[]> {
   const written: string[] = [];
   try {

@@ -51,7 +51,6 @@ const OPTIONS = {
   'forward-to': { type: 'string' },
   fail: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const UNUSABLE_PORT = 3;
@@ -123,7 +122,6 @@ async function listen(
   return 0;
 }
 
-/** How a request is answered. */
 interface Outcome {
   readonly status: number;
   /** Why the request was refused: from the answer table, or of the application that it was forwarded to. */
@@ -141,7 +139,6 @@ interface ReceivedEvent {
   readonly data?: unknown;
 }
 
-/** A request as it is printed. */
 interface ListenEntry extends Outcome, Partial<ReceivedEvent> {
   readonly time: string;
   readonly method: string;
@@ -188,7 +185,6 @@ class Listener {
     }
   }
 
-  /** Counts the requests of an event. */
   private count({ claims, data }: VerifiedRequest): ReceivedEvent {
     const id = claims.txn ?? claims.jti;
     const attempt = (this.attempts.get(id) ?? 0) + 1;

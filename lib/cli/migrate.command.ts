@@ -16,7 +16,6 @@ ${DATABASE_HELP}
 Exit code: 0 up to date, 2 wrong usage or a database error.
 `;
 
-/** Creates or updates the tables. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'migrate', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {

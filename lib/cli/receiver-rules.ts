@@ -10,7 +10,6 @@ import {
 } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 
-/** The options of a receiver with one issuer. */
 export const RECEIVER_OPTIONS = {
   ...KEY_OPTIONS,
   audience: { type: 'string', multiple: true },

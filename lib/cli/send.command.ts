@@ -1,8 +1,9 @@
 import type { WebhookAnswerCode } from '../request/webhook-answers.js';
 import { type ApplicationAnswer, readApplicationAnswer } from './application-answer.js';
 import {
-  KEY_HELP,
   jsonOf,
+  KEY_HELP,
+  printResult,
   readContent,
   runWithArguments,
   UsageError,
@@ -42,13 +43,11 @@ const OPTIONS = {
   record: { type: 'string' },
   replay: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const REFUSED = 1;
 const UNREACHABLE = 3;
 
-/** Sends a signed event. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'send', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -71,11 +70,8 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       return UNREACHABLE;
     }
     const verdict = judge(request.method, answer);
-    io.stdout.write(
-      values.json === true
-        ? `${JSON.stringify(report(target.url, request, answer, verdict), undefined, 2)}\n`
-        : print(target.url, request, answer, verdict),
-    );
+    const facts = [target.url, request, answer, verdict] as const;
+    printResult(io, values.json, report(...facts), print(...facts));
     return verdict.acknowledged ? 0 : REFUSED;
   });
 }
@@ -105,7 +101,6 @@ async function record(file: string, url: URL, request: CallRequest): Promise<voi
 
 interface Verdict extends Partial<ApplicationAnswer> {
   readonly acknowledged: boolean;
-  /** What to do. */
   readonly advice?: string | undefined;
 }
 

@@ -5,7 +5,6 @@ import { KEY_OPTIONS, type KeyValues, readIssuerKey, readInput, UsageError } fro
 import type { CommandIo } from './command.interface.js';
 import { readSender, SENDER_NAMES } from './sender-options.js';
 
-/** The options that shape a signed event. */
 export const SIGN_OPTIONS = {
   ...KEY_OPTIONS,
   sender: { type: 'string' },

@@ -1,4 +1,4 @@
-import { KEY_HELP, runWithArguments, UsageError } from './arguments.js';
+import { KEY_HELP, printResult, runWithArguments, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { signArguments, SIGN_HELP, SIGN_OPTIONS } from './sign-options.js';
 import { capturedJson, capturedHttp } from './captured-request.js';
@@ -18,10 +18,8 @@ Exit code: 0 signed, 2 wrong usage.
 const OPTIONS = {
   ...SIGN_OPTIONS,
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
-/** Prints a signed request. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sign', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {
@@ -29,11 +27,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     if (more.length > 0)
       throw new UsageError('Pass an event, and its data as one quoted argument.');
     const signed = await signArguments(event, data, values, io);
-    io.stdout.write(
-      values.json === true
-        ? `${JSON.stringify(capturedJson(signed), undefined, 2)}\n`
-        : capturedHttp(signed),
-    );
+    printResult(io, values.json, capturedJson(signed), capturedHttp(signed));
     return 0;
   });
 }

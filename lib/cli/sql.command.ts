@@ -1,6 +1,6 @@
 import { scriptSteps } from '../postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../postgres/migrations/migration-steps.js';
-import { UsageError } from './arguments.js';
+import { printResult, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { readSchema, SCRIPT_OPTIONS } from './database/database-call.js';
 import { runDatabaseCommand } from './database/database-session.js';
@@ -16,7 +16,6 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
 Exit code: 0 printed, 2 wrong usage.
 `;
 
-/** Prints the migration script. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
@@ -26,11 +25,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
       throw new UsageError('--from is newer than the latest migration of this package.');
     }
     const steps = scriptSteps(schema, from);
-    io.stdout.write(
-      values.json === true
-        ? `${JSON.stringify({ schema, steps }, undefined, 2)}\n`
-        : steps.map(({ sql }) => sql).join(''),
-    );
+    printResult(io, values.json, { schema, steps }, steps.map(({ sql }) => sql).join(''));
     return 0;
   });
 }

@@ -1,5 +1,5 @@
 import { type MigrationState, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { readVariables } from './arguments.js';
+import { printResult, readVariables } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -22,15 +22,12 @@ database error.
 
 const NOT_CURRENT = 1;
 
-/** Reports the state of the tables. */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'status', help, options: DATABASE_OPTIONS };
   return runDatabaseCommand(command, args, io, async (values) => {
     const env = await readVariables(values['env-file'], io.env);
     const report = await readReport(readDatabaseCall(values, env));
-    io.stdout.write(
-      values.json === true ? `${JSON.stringify(report, undefined, 2)}\n` : schemaText(report),
-    );
+    printResult(io, values.json, report, schemaText(report));
     return report.state === 'current' ? 0 : NOT_CURRENT;
   });
 }

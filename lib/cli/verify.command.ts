@@ -2,7 +2,14 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import { explainRequest } from '../explain/explain-request.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import { fromRequestLike } from '../request/request-like.js';
-import { type Arguments, KEY_HELP, readInput, runWithArguments, UsageError } from './arguments.js';
+import {
+  type Arguments,
+  KEY_HELP,
+  printResult,
+  readInput,
+  runWithArguments,
+  UsageError,
+} from './arguments.js';
 import { readCapturedRequest } from './captured-request.js';
 import type { CommandIo } from './command.interface.js';
 import { hintLines } from './explanation.printer.js';
@@ -31,7 +38,6 @@ const OPTIONS = {
   sender: { type: 'string' },
   now: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const;
 
 const NOT_VALID = 1;
@@ -49,9 +55,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
         ? await tokenCheck({ values, positionals }, io)
         : await senderCheck(values.sender, { values, positionals }, io);
     const write = (text: string, json: unknown): void =>
-      void io.stdout.write(
-        values.json === true ? `${JSON.stringify(json, undefined, 2)}\n` : `${text}\n`,
-      );
+      printResult(io, values.json, json, `${text}\n`);
     try {
       const { text, json } = await verify();
       write(`valid\n${text}`, { verified: true, ...json });

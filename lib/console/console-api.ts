@@ -1,12 +1,12 @@
 import type { WebhookDeliveryFilter } from '../deliveries/delivery-query.js';
-import type { DeliveryStanding, WebhookDeliveryView } from '../deliveries/delivery-view.js';
+import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type { RedeliveredDelivery } from '../deliveries/redelivery.js';
 import type {
   EndpointChanges,
   EndpointTestResult,
   NewEndpoint,
 } from '../endpoints/webhook-endpoint.interface.js';
-import type { DeadLetter, WebhookInboxFilter } from '../receiver/inbox/webhook.inbox.js';
+import type { WebhookInboxFilter } from '../receiver/inbox/webhook.inbox.js';
 import type { ANSWERS } from './console-problem.js';
 import type { activityRow, inboxRow, recoveryRow } from './console-views.js';
 import type { ConsoleEndpoints } from './console.endpoints.js';
@@ -145,9 +145,6 @@ export interface OverviewQuery {
   readonly tenant?: string;
 }
 
-/** Counts of deliveries. */
-export type ConsoleCounts = DeliveryStanding;
-
 /** Answer of `GET api/overview`. */
 export type ConsoleOverview = AnswerOf<ConsoleService['overview']>;
 
@@ -276,9 +273,6 @@ export interface EndpointQuery extends PageQuery {
 /** An endpoint, without secrets. */
 export type EndpointRow = EndpointList['items'][number];
 
-/** A key of an endpoint. */
-export type EndpointKeyRow = EndpointRow['keys'][number];
-
 /** How an endpoint is doing. */
 export type EndpointHealth = EndpointRow['health'];
 
@@ -367,9 +361,6 @@ export type ConsoleExplanation = NonNullable<InboxDetails['explanation']>;
 export interface DeadLetterQuery extends PageQuery {
   readonly receiver?: string;
 }
-
-/** An event that was acknowledged and whose handlers failed in every run. */
-export type DeadLetterRow = Jsonified<DeadLetter>;
 
 /** Answer of `GET api/dead-letters/:id/runs`, oldest first. */
 export type RunList = AnswerOf<ConsoleInbox['runs']>;

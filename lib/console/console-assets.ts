@@ -5,7 +5,6 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import type { ConsoleBrand } from './console-api.js';
 
-/** A file of the page. */
 export interface ConsoleAsset {
   readonly bytes: Buffer;
   readonly gzipped: Buffer;

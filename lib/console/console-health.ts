@@ -13,7 +13,6 @@ import { optional } from './console-route.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import { countsOf } from './console-views.js';
 
-/** How an endpoint is doing. */
 export interface EndpointHealth {
   /**
    * From stored deliveries, so that it is the same in every process. `failing`: the last attempt failed, or most of the last

@@ -19,7 +19,6 @@ export interface ConsoleRoute {
   readonly run: (call: ConsoleCall) => unknown;
   /** Reads the tenant of what the action changes, before it does. */
   readonly owner?: (call: ConsoleCall) => Promise<string | undefined>;
-  /** What is recorded of an action. */
   readonly action?: (call: ConsoleCall, answer: unknown) => ActionFacts | undefined;
 }
 
@@ -29,7 +28,6 @@ export interface ConsoleCall extends ConsoleRequest {
   readonly id: string;
 }
 
-/** Query of every list. */
 export const PAGE_QUERY = ['after', 'limit'] as const;
 
 /** A call that reads, for console and portal. */

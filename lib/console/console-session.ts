@@ -24,7 +24,6 @@ export interface ConsoleAccess {
   readonly tenant: string | undefined;
   readonly actor: string | undefined;
   readonly expiresAt?: Date;
-  /** Portal: the session. */
   readonly grant?: PortalGrant;
 }
 

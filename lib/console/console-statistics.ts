@@ -17,7 +17,6 @@ const SAMPLES = 1_200;
 const MAX_SAMPLE = 100;
 /** Samples that are read at the same time. */
 const AT_ONCE = 4;
-/** Endpoints of one answer. */
 const MAX_ENDPOINTS = 100;
 
 type Scope = NonNullable<Parameters<WebhookDeliveries['stats']>[1]>;
@@ -146,7 +145,6 @@ export class ConsoleStatistics {
   }
 }
 
-/** From the publish to the delivery. */
 export function timeToDelivery({ createdAt, updatedAt }: WebhookDeliveryView): number {
   return Math.max(0, updatedAt.getTime() - createdAt.getTime());
 }

@@ -128,7 +128,6 @@ function isoTime(time: number): string {
   return new Date(time).toISOString();
 }
 
-/** An entry of a list. */
 export function inboxRow({
   headers: _headers,
   payload: _payload,

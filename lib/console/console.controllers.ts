@@ -8,7 +8,6 @@ type Guards = NonNullable<WebhookConsoleExtras['guards']>;
 export class ConsoleControllers {
   readonly console: Type = consoleController();
   readonly portal: Type = portalController();
-  /** The guards of the console. */
   readonly guards: Guards;
 
   constructor({ guards = [], decorators = [], portalDecorators = [] }: WebhookConsoleExtras) {

@@ -34,9 +34,7 @@ import { endpointRow, shownUrl } from './console-views.js';
 
 /** Endpoints with missed or waiting deliveries whose health is read for the overview. */
 const MAX_CHECKED = 40;
-/** Blocked keys of one answer. */
 const MAX_BLOCKED = 500;
-/** Endpoints of the overview. */
 const MAX_ATTENTION = 20;
 /** Endpoints whose deliveries are read at the same time. */
 const AT_ONCE = 4;
@@ -149,7 +147,6 @@ export class ConsoleEndpoints {
         version,
         /** `true`, or a sentence that says what to use instead. */
         deprecated,
-        /** The first example. */
         example: examples?.[0],
         /** A JSON Schema, draft 2020-12; absent if there is none, or if it cannot be converted. */
         schema: schemaOf(events, event),
@@ -186,7 +183,6 @@ export class ConsoleEndpoints {
     return ifKnown(this.endpoint(id, access));
   }
 
-  /** The ids of the managed endpoints of a tenant. */
   async ofTenant(tenant: string): Promise<string[]> {
     const ids: string[] = [];
     let after: string | undefined;

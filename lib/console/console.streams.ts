@@ -30,7 +30,6 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     for (const end of this.open.keys()) end();
   }
 
-  /** Ends the streams of a session of the portal. */
   endSession(sessionId: string): void {
     for (const [end, access] of this.open) if (access.grant?.id === sessionId) end();
   }

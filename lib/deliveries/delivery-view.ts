@@ -147,7 +147,6 @@ export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView
   };
 }
 
-/** The trace that the publish belonged to. */
 export function traceIdOf({ trace }: ListedOutgoing['delivery']): string | undefined {
   return trace?.traceparent.split('-')[1];
 }

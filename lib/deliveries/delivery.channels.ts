@@ -10,14 +10,12 @@ import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { Attempt } from '../sending/attempt-result.js';
 import type { Endpoint } from '../sending/endpoint.js';
 
-/** An event that is published or sent. */
 interface PublishingFacts {
   readonly event: string;
   readonly eventId: string;
   readonly tenant: string | undefined;
 }
 
-/** What was recorded. */
 interface PublishingOutcome {
   /** Deliveries of the event, also those that were recorded before. */
   readonly deliveries: number;
@@ -32,7 +30,6 @@ export interface WebhookPublishedMessage extends PublishingFacts, PublishingOutc
   readonly durationMs: number;
 }
 
-/** An attempt at a delivery. */
 interface AttemptingFacts {
   readonly deliveryId: string;
   readonly event: string;
@@ -48,7 +45,6 @@ interface AttemptingFacts {
   readonly ageMs: number;
 }
 
-/** How an attempt ended. */
 interface AttemptingOutcome {
   /** `refused`: no later attempt can succeed. `error`: it failed on this side, and is repeated. */
   readonly outcome: 'acknowledged' | 'failed' | 'refused' | 'error';

@@ -1,3 +1,4 @@
+import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { errorName } from '../errors/webhook.error.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.js';
@@ -12,8 +13,6 @@ import type {
 } from './webhook-delivery.events.js';
 import type { OutgoingRun } from './webhook.deliverer.js';
 import type { RegisteredEndpoint } from '../endpoints/endpoint.registry.js';
-
-const DAY = 86_400_000;
 
 /** Reports deliveries to the log and to {@link WebhookDeliveryEvents}. Nothing it does can change an outcome. */
 export class DeliveryReporter {

@@ -67,7 +67,6 @@ export function createGuardedAgents(
   };
 }
 
-/** How connections are made. */
 interface Route {
   readonly policy: EgressPolicy;
   readonly lookup: typeof dns.lookup;

@@ -3,7 +3,6 @@ import type { Problems } from '../options/problems.js';
 import { flag, isOptions, isPlain, list, type Rule, rule } from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
 
-/** A value that a filter compares with. */
 type FilterValue = string | number | boolean | null;
 
 /** What one value has to be; all of its members have to hold. */
@@ -101,7 +100,6 @@ const KNOWN: Readonly<Record<Place, readonly string[]>> = {
   data: OPERATORS,
 };
 
-/** Reads a filter. */
 export const FILTER: Rule<WebhookEndpointFilter> = (value, at, name) => {
   const reader = new FilterReader();
   const filter = reader.read(value, { at, name, place: 'filter', depth: 1 });

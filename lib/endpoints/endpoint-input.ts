@@ -13,6 +13,7 @@ import {
   orNull,
   required,
   rule,
+  type Read,
   type Rule,
   text,
   whole,
@@ -127,6 +128,13 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
+function eachOrNull<Rules extends Readonly<Record<string, Rule<unknown>>>>(
+  rules: Rules,
+): { readonly [Name in keyof Rules]: Rule<Read<Rules[Name]> | null> } {
+  const entries = Object.entries(rules).map(([name, one]) => [name, orNull(one)] as const);
+  return Object.fromEntries(entries) as never;
+}
+
 /** Members that an update cannot change, with what to do instead. */
 type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
 
@@ -136,20 +144,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
     events: optional(EVENTS),
     description: orNull(optional(TEXTS.description)),
     metadata: orNull(optional(TEXTS.metadata)),
-    audience: orNull(STORED_SETTINGS.audience),
-    subject: orNull(STORED_SETTINGS.subject),
-    headers: orNull(STORED_SETTINGS.headers),
-    method: orNull(STORED_SETTINGS.method),
-    timeout: orNull(STORED_SETTINGS.timeout),
-    hash: orNull(STORED_SETTINGS.hash),
-    profile: orNull(STORED_SETTINGS.profile),
-    envelope: orNull(STORED_SETTINGS.envelope),
-    jti: orNull(STORED_SETTINGS.jti),
-    onDead: orNull(STORED_SETTINGS.onDead),
-    retry: orNull(STORED_SETTINGS.retry),
-    concurrency: orNull(STORED_SETTINGS.concurrency),
-    rateLimit: orNull(STORED_SETTINGS.rateLimit),
-    filter: orNull(STORED_SETTINGS.filter),
+    ...eachOrNull(STORED_SETTINGS),
     credentials: orNull(optional(CREDENTIALS)),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),

@@ -88,7 +88,6 @@ export class LimitChecks {
     }
   }
 
-  /** Counts a test of an endpoint. */
   requireTestRate(id: string): void {
     const { testsPerMinute } = this.limits;
     const wait = this.tests.waitAfter(id, testsPerMinute);
@@ -99,7 +98,6 @@ export class LimitChecks {
   }
 }
 
-/** The error of a call that exceeds a limit. */
 export function limitReached(message: string): WebhookDeliveryError {
   return new WebhookDeliveryError('limit_reached', message);
 }

@@ -73,7 +73,6 @@ export interface WebhookEndpointOptions extends EndpointSettings {
   readonly credentials?: EndpointCredentials | undefined;
 }
 
-/** A resolved endpoint. */
 export interface ResolvedEndpoint extends ResolvedEndpointSettings {
   readonly id: string;
   readonly url: string;
@@ -106,7 +105,6 @@ export const PATTERNS = list(
   { min: 1 },
 );
 
-/** The rules of the settings that are stored with an endpoint. */
 export const STORED_SETTINGS = { ...ENDPOINT_SETTINGS, filter: optional(FILTER) };
 
 const ENDPOINT = object<WebhookEndpointOptions>()(
@@ -138,7 +136,6 @@ export const ENDPOINTS = distinct(
 /** Options and their problems have the same names. */
 const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
 
-/** What all endpoints of a publisher share. */
 interface EndpointContext {
   /** The key of endpoints that have none of their own. */
   readonly publisher: SigningOptions;
@@ -312,7 +309,6 @@ interface ResolvedEndpointStore {
   readonly sealer: SecretSealer;
 }
 
-/** Resolves the options of the endpoint store. */
 export function resolveEndpointStore(
   {
     endpointStore = new MemoryEndpointStore(),

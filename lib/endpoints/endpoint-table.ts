@@ -7,7 +7,6 @@ import {
   subscriptionKeys,
 } from './endpoint-store.js';
 
-/** Whether an endpoint subscribes to an event. */
 export function subscribesTo({ events }: StoredEndpoint, event: string): boolean {
   return events.some((pattern) => matchesEvent(pattern, event));
 }

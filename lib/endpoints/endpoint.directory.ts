@@ -48,7 +48,6 @@ function viewOf(
   };
 }
 
-/** A change of one endpoint. */
 export interface EndpointChange {
   /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
   readonly make: (current: StoredEndpoint) => StoredEndpoint | undefined;

@@ -218,13 +218,11 @@ export class ConfiguredEndpoints {
     return this.rows.subscribed(event, tenant).map(({ id }) => this.endpoints.get(id)!);
   }
 
-  /** An endpoint in the form of a stored one. */
   find(id: string): StoredEndpoint | undefined {
     const row = this.rows.get(id);
     return row && this.asOfNow(row);
   }
 
-  /** A page of endpoints in the form of stored ones. */
   list(request: EndpointPageRequest): StoredEndpoint[] {
     return this.rows.page(request).map((row) => this.asOfNow(row));
   }

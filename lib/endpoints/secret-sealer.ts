@@ -150,7 +150,6 @@ export class SecretSealer {
     }
   }
 
-  /** Whether a secret was sealed with the current key. */
   isCurrent({ sealed }: Pick<SealedEndpointKey, 'sealed'>): boolean {
     return SEALED.exec(sealed)?.[2] === this.current;
   }

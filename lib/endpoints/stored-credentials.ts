@@ -6,7 +6,6 @@ import {
 import type { StoredEndpoint } from './endpoint-store.js';
 import type { SecretSealer } from './secret-sealer.js';
 
-/** Credentials as they are stored with an endpoint. */
 export interface StoredCredentials {
   readonly kinds: readonly CredentialKind[];
   /** The credentials as JSON, encrypted with AES-256-GCM and bound to the endpoint and the origin of its URL. */

@@ -1,7 +1,7 @@
 import type { Duration } from '../clock/duration.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
-import type { StoredEndpointSettings } from './endpoint-store.js';
+import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { CredentialKind, EndpointCredentials } from '../sending/endpoint-credentials.js';
@@ -47,14 +47,10 @@ export type EndpointChanges = Pick<Partial<NewEndpoint>, 'url' | 'events'> & {
 };
 
 /** An endpoint without its secrets. */
-export interface WebhookEndpointView {
-  readonly id: string;
-  /** Absent if it receives events without a tenant. */
-  readonly tenant?: string;
-  readonly url: string;
-  readonly events: readonly string[];
-  readonly description?: string;
-  readonly metadata?: Readonly<Record<string, string>>;
+export interface WebhookEndpointView extends Pick<
+  StoredEndpoint,
+  'id' | 'tenant' | 'url' | 'events' | 'description' | 'metadata'
+> {
   /** Settings that differ from the publisher's; the timeout in milliseconds. */
   readonly settings: StoredEndpointSettings;
   /** Its own keys without the secrets, oldest first; empty if the publisher signs, and for configured endpoints. */

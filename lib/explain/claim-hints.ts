@@ -13,7 +13,11 @@ export function addClaimHints(observed: ObservedRequest, refusal: Refusal, add: 
   // If the times are valid, their step shows them.
   if (!refusal.authenticated || refusal.step === 'times') addAgeHint(observed, refusal, add);
   if (refusal.step === 'times') addTimeHints(observed, refusal, add);
-  if (refusal.code === 'wrong_audience') addAudienceHint(observed, add);
+  if (refusal.code === 'wrong_audience') {
+    const { anatomy, rules } = observed;
+    const missing = 'set its option "audience"';
+    addAudienceHint(anatomy.claims?.['aud'], rules.tokens.settings.audience, missing, add);
+  }
   if (refusal.code === 'event_forbidden') addEventHint(observed, add);
 }
 
@@ -63,15 +67,20 @@ function addTimeHints(observed: ObservedRequest, { code }: Refusal, add: AddHint
   }
 }
 
-function addAudienceHint({ anatomy, rules }: ObservedRequest, add: AddHint): void {
-  const aud = anatomy.claims?.['aud'];
+/** @param missing - what to do if the receiver has no audience */
+export function addAudienceHint(
+  aud: unknown,
+  audience: readonly string[],
+  missing: string,
+  add: AddHint,
+): void {
   const named = isAudience(aud)
     ? [aud].flat().slice(0, MAX_LISTED).map(quote).join(', ')
     : 'no one';
-  const own = rules.tokens.settings.audience.map(quote).join(', ');
+  const own = audience.map(quote).join(', ');
   add(
     'audience',
-    `the token is for ${named}; this receiver ${own === '' ? 'has no audience: set its option "audience"' : `is ${own}`}`,
+    `the token is for ${named}; this receiver ${own === '' ? `has no audience: ${missing}` : `is ${own}`}`,
   );
 }
 

@@ -1,19 +1,25 @@
 import { isWebhookError, type WebhookError } from '../errors/webhook.error.js';
-import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import type {
   IncomingWebhook,
-  RequestRules,
   SenderDiagnosis,
   VerifiedRequest,
   WebhookScheme,
 } from '../request/webhook-scheme.js';
-import { isAudience, readSeconds } from '../token/validate-claims.js';
+import { readSeconds } from '../token/validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP } from '../token/webhook-token.constants.js';
 import { findBodyVariant } from './body-hints.js';
+import { addAudienceHint } from './claim-hints.js';
+import type { ExplainedRules } from './explain-request.js';
 import { takeBody } from './observed-request.js';
 import { distance, expiry, quote, seconds } from './quote.js';
-import { refusalByDefinition, STEP_OF_CLAIM, STEP_OF_CODE, statusOf } from './refusal.js';
-import { OTHER_HEADERS, SECRET_VARIANTS } from './token-hints.js';
+import {
+  type Refusal,
+  refusalByDefinition,
+  STEP_OF_CLAIM,
+  STEP_OF_CODE,
+  statusOf,
+} from './refusal.js';
+import { addMovedHint, addSecretHint } from './token-hints.js';
 import type {
   AddHint,
   ExplanationHint,
@@ -22,13 +28,7 @@ import type {
   WebhookExplanation,
 } from './webhook-explanation.interface.js';
 
-/** The rules of a receiver with a sender. */
-interface SenderRules extends RequestRules {
-  readonly scheme: WebhookScheme;
-  readonly events?: WebhookEventCatalog | undefined;
-  readonly receivers?:
-    Iterable<{ readonly name: string; readonly scheme: WebhookScheme }> | undefined;
-}
+type SenderRules = ExplainedRules & { readonly scheme: WebhookScheme };
 
 /** The checks of a sender that signs the body, in order. */
 const SIGNATURE_STEPS: readonly ExplanationStepName[] = [
@@ -60,13 +60,7 @@ const TOKEN_STEPS: readonly ExplanationStepName[] = [
   'replay',
 ];
 
-/** A refused request of a sender. */
-interface SenderRefusal {
-  readonly code: string;
-  readonly status: number;
-  readonly message: string;
-  readonly step: ExplanationStepName;
-}
+type SenderRefusal = Pick<Refusal, 'code' | 'status' | 'message' | 'step'>;
 
 /** What is known of a request of a sender. */
 interface ObservedSender {
@@ -229,15 +223,7 @@ function addHeaderHint(
 ): void {
   if (code !== 'missing_signature' && code !== 'missing_token') return;
   const missing = diagnosis.headers.filter((name) => headers.get(name) === undefined);
-  if (missing.includes('authorization')) {
-    const moved = OTHER_HEADERS.find((name) => headers.get(name) !== undefined);
-    if (moved !== undefined) {
-      add(
-        'authorization_moved',
-        `there is no Authorization header, but there is ${moved}: a proxy has moved it`,
-      );
-    }
-  }
+  if (missing.includes('authorization')) addMovedHint(headers, add);
   const others = KNOWN_HEADERS.filter(
     (name) => headers.get(name) !== undefined && !diagnosis.headers.includes(name),
   );
@@ -276,9 +262,6 @@ function addTimeHint(
   );
 }
 
-/** Audiences that a hint lists. */
-const MAX_LISTED = 10;
-
 function addClaimHints(
   { diagnosis: { token, tolerance }, now }: ObservedSender,
   { code, step }: SenderRefusal,
@@ -299,14 +282,7 @@ function addClaimHints(
     add('issuer_unknown', `iss is ${quote(iss)}; this sender must have ${expected}`);
   }
   if (code === 'wrong_audience') {
-    const named = isAudience(aud)
-      ? [aud].flat().slice(0, MAX_LISTED).map(quote).join(', ')
-      : 'no one';
-    const own = token.audience.map(quote).join(', ');
-    add(
-      'audience',
-      `the token is for ${named}; this receiver ${own === '' ? 'has no audience: set the option "audience" of the sender' : `is ${own}`}`,
-    );
+    addAudienceHint(aud, token.audience, 'set the option "audience" of the sender', add);
   }
   if (code === 'unknown_key') {
     add('kid_unknown', `kid is ${quote(header?.['kid'])}, and the sender has no such key`);
@@ -332,12 +308,7 @@ function addSignatureHint(
     );
     return;
   }
-  const [premise] =
-    SECRET_VARIANTS.find(([, change]) => holds(() => holdsWith?.(change, body) ?? false)) ?? [];
-  if (premise !== undefined) {
-    add('secret_form', `the signature is valid if ${premise}: both sides must use the same bytes`);
-    return;
-  }
+  if (addSecretHint((change) => holds(() => holdsWith?.(change, body) ?? false), add)) return;
   const other = [...receivers].find(
     (one) =>
       one.scheme !== scheme &&

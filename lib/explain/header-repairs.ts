@@ -82,17 +82,12 @@ const REPAIRS: readonly Repair[] = [
   {
     code: 'token_quoted',
     detail: 'the token is in quotes',
-    apply: (text) =>
-      text.replace(/^(bearer\s+)(.*)$/is, (_, scheme, rest) => scheme + unquoted(rest as string)),
+    apply: inToken(unquoted),
   },
   {
     code: 'token_split',
     detail: 'the token contains white space: it was wrapped, or copied with a line break',
-    apply: (text) =>
-      text.replace(
-        /^(bearer\s+)(.*)$/is,
-        (_, scheme, rest) => scheme + (rest as string).replace(/\s+/g, ''),
-      ),
+    apply: inToken((token) => token.replace(/\s+/g, '')),
   },
   {
     code: 'token_padded',
@@ -102,13 +97,15 @@ const REPAIRS: readonly Repair[] = [
   {
     code: 'token_base64',
     detail: 'the token contains "+" or "/": encode it as base64url, not as base64',
-    apply: (text) =>
-      text.replace(
-        /^(bearer\s+)(.*)$/is,
-        (_, scheme, rest) => scheme + (rest as string).replace(/\+/g, '-').replace(/\//g, '_'),
-      ),
+    apply: inToken((token) => token.replace(/\+/g, '-').replace(/\//g, '_')),
   },
 ];
+
+/** Repairs what follows "Bearer". */
+function inToken(repair: (token: string) => string): Repair['apply'] {
+  return (text) =>
+    text.replace(/^(bearer\s+)(.*)$/is, (_, scheme, rest) => scheme + repair(rest as string));
+}
 
 function unquoted(text: string): string {
   return /^(["'`]).*\1$/s.test(text) ? text.slice(1, -1).trim() : text;

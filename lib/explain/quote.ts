@@ -10,7 +10,6 @@ export function quote(name: unknown): string {
     : 'a name that cannot be shown';
 }
 
-/** Formats a duration. */
 export function seconds(value: number): string {
   return `${Math.round(value)} s`;
 }

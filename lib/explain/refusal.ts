@@ -17,7 +17,6 @@ export interface Refusal {
   readonly authenticated: boolean;
 }
 
-/** The step of each code. */
 export const STEP_OF_CODE: Readonly<Record<string, ExplanationStepName>> = {
   missing_token: 'authorization',
   missing_signature: 'authorization',
@@ -123,7 +122,6 @@ function isAfterSignature(step: ExplanationStepName, { incoming }: ObservedReque
   return !BEFORE_SIGNATURE.has(step);
 }
 
-/** The status of the answer with this code. */
 export function statusOf(code: string): number {
   const rows: Readonly<Record<string, { readonly status: number }>> = WEBHOOK_ANSWERS;
   return (rows[code] ?? WEBHOOK_ANSWERS.handler_failed).status;

@@ -1,4 +1,5 @@
 import { isAuthenticatedRefusal } from '../request/open-request.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
 import type { CompactToken } from '../token/decoding.js';
 import {
   type IssuerKeys,
@@ -12,12 +13,21 @@ import type { Refusal } from './refusal.js';
 import type { AddHint } from './webhook-explanation.interface.js';
 
 /** Headers to which proxies move the Authorization header. */
-export const OTHER_HEADERS = [
+const OTHER_HEADERS = [
   'x-forwarded-authorization',
   'x-original-authorization',
   'x-amzn-remapped-authorization',
   'proxy-authorization',
 ];
+
+/** Adds a hint if a proxy has moved the Authorization header. @returns whether it has */
+export function addMovedHint(headers: RequestHeaders, add: AddHint): boolean {
+  const moved = OTHER_HEADERS.find((name) => headers.get(name) !== undefined);
+  if (moved === undefined) return false;
+  const detail = `there is no Authorization header, but there is ${moved}: a proxy has moved it`;
+  add('authorization_moved', detail);
+  return true;
+}
 
 /** Adds hints for a token that is refused before its signature is verified. */
 export async function addTokenHints(
@@ -35,18 +45,11 @@ export async function addTokenHints(
 
 function addAuthorizationHint({ incoming: { headers } }: ObservedRequest, add: AddHint): void {
   if (headers.get('authorization') !== undefined) return;
-  const moved = OTHER_HEADERS.find((name) => headers.get(name) !== undefined);
-  if (moved === undefined) {
-    add(
-      'authorization_missing',
-      'no Authorization header arrived: the sender did not set it, or a proxy, gateway or redirect dropped it',
-    );
-  } else {
-    add(
-      'authorization_moved',
-      `there is no Authorization header, but there is ${moved}: a proxy has moved it`,
-    );
-  }
+  if (addMovedHint(headers, add)) return;
+  add(
+    'authorization_missing',
+    'no Authorization header arrived: the sender did not set it, or a proxy, gateway or redirect dropped it',
+  );
 }
 
 async function addDamageHints({ repaired, rules }: ObservedRequest, add: AddHint): Promise<void> {
@@ -159,16 +162,12 @@ async function addSignatureHint(
     );
     return;
   }
-  const [premise] =
-    SECRET_VARIANTS.find(([, change]) =>
-      own.some(
-        (one) => one.alg === alg && one instanceof HmacKey && one.verifiesUnder(token, change),
-      ),
-    ) ?? [];
-  if (premise !== undefined) {
-    add('secret_form', `the signature is valid if ${premise}: both sides must use the same bytes`);
-    return;
-  }
+  const secrets = own.filter((one): one is HmacKey => one.alg === alg && one instanceof HmacKey);
+  const isFound = addSecretHint(
+    (change) => secrets.some((one) => one.verifiesUnder(token, change)),
+    add,
+  );
+  if (isFound) return;
   const other = await otherIssuer(trusted, named, alg, token);
   if (other === undefined) return;
   add(
@@ -224,7 +223,7 @@ const text =
     Buffer.from(write(secret));
 
 /** Mistakes in copying, storing or decoding a secret, likely ones first; each completes "the signature is valid if …". */
-export const SECRET_VARIANTS: readonly (readonly [premise: string, change: SecretChange])[] = [
+const SECRET_VARIANTS: readonly (readonly [premise: string, change: SecretChange])[] = [
   ['a line feed is added to the end of the secret', around('', '\n')],
   ['a carriage return and a line feed are added to the end of the secret', around('', '\r\n')],
   ['a space is added to the end of the secret', around('', ' ')],
@@ -263,6 +262,14 @@ export const SECRET_VARIANTS: readonly (readonly [premise: string, change: Secre
   ['the secret is decoded from base64url', decoded('base64url')],
   ['the secret is decoded from hexadecimal', decoded('hex')],
 ];
+
+/** Searches for a mistake with which the signature is valid. @returns whether there is one */
+export function addSecretHint(holds: (change: SecretChange) => boolean, add: AddHint): boolean {
+  const found = SECRET_VARIANTS.find(([, change]) => holds(change));
+  if (found === undefined) return false;
+  add('secret_form', `the signature is valid if ${found[0]}: both sides must use the same bytes`);
+  return true;
+}
 
 function trimmed(secret: Buffer): Buffer | undefined {
   const string = secret.toString('latin1');

@@ -11,7 +11,6 @@ import {
   type ExplanationStepName,
 } from './webhook-explanation.interface.js';
 
-/** What the steps are described from. */
 interface TraceFacts {
   readonly observed: ObservedRequest;
   /** Absent if the request is accepted. */

@@ -78,7 +78,6 @@ export const EXPLANATION_HINTS = [
 /** The code of a hint. */
 export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
 
-/** Adds a hint to an explanation. */
 export type AddHint = (code: ExplanationHintCode, detail: string) => void;
 
 /**

@@ -12,7 +12,6 @@ import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-optio
 import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
 
-/** A store, and the option it is configured by. */
 export interface CheckedStore {
   readonly path: string;
   /** A store that does not extend the abstract class may have no check. */
@@ -27,7 +26,6 @@ export interface StoreOptions {
   readonly publisher: ResolvedPublisherOptions | undefined;
 }
 
-/** The configured stores of both sides. */
 export function configuredStores({ receivers, inbox, publisher }: StoreOptions): CheckedStore[] {
   const stores: CheckedStore[] = [...receivers.values()].map(({ name, replayStore }) => ({
     path: `receiver "${name}".replay.store`,

@@ -166,7 +166,6 @@ export function maxDuplicates(maxAccepted: number): number {
   return Math.ceil(maxAccepted / 10);
 }
 
-/** Whether an entry matches a filter. */
 export function matchesInboxFilter(
   entry: InboxEntry,
   { kind, since = -Infinity, until = Infinity, ...equal }: InboxFilter,

@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto';
-import type { Duration } from '../clock/duration.js';
+import { DAY, type Duration } from '../clock/duration.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import { duration, object, optional, type Read, rule } from '../options/rules.js';
@@ -23,7 +23,7 @@ export interface JwksFetchOptions extends EgressOptions {
 }
 
 const DEFAULT_COOLDOWN = 30_000;
-const DEFAULT_MAX_STALE = 86_400_000;
+const DEFAULT_MAX_STALE = DAY;
 
 /** Node ignores certificates that it cannot read, and then trusts none. */
 export const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {

@@ -83,7 +83,6 @@ export class KeySet {
     return this.all.length <= MAX_KEYS_TRIED ? this.all : [];
   }
 
-  /** Every key of the set. */
   known(): readonly VerificationKey[] {
     return this.all;
   }

@@ -213,7 +213,6 @@ export class OperationTracers {
   }
 }
 
-/** The span of an operation. */
 interface OperationSpan<Outcome> {
   readonly name: string;
   readonly kind: SpanKind;

@@ -60,7 +60,6 @@ export class Problems {
     for (const { path, message } of others) this.add(path, message);
   }
 
-  /** Adds a warning. */
   warn(name: string, message: string): void {
     this.findings.warnings.push({ path: this.at(name), message });
   }

@@ -14,7 +14,6 @@ export interface Rule<T> {
   readonly refusesUndefined?: string;
 }
 
-/** What a rule reads. */
 export type Read<R> = R extends Rule<infer T> ? T : never;
 
 /** Takes every value for which the condition holds. */

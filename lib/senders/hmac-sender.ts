@@ -85,7 +85,6 @@ export interface HmacPreset
   };
 }
 
-/** The options of a preset. */
 export const PRESET = { ...SENDER, secret: required(SECRETS) };
 const PRESET_OPTIONS = object<SecretOptions>()(PRESET);
 

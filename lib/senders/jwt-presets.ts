@@ -5,23 +5,19 @@ import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, seconds } from '../options/rules.js';
 import { isObject } from '../token/decoding.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
-import type { Duration } from '../clock/duration.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
-import { claimRules, createJwtSender, JWT_SENDER } from './jwt-sender.js';
+import { claimRules, createJwtSender, JWT_SENDER, type JwtSenderOptions } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { members, stringAt } from './signature-header.js';
 
 /** Options of {@link a2a}. */
-export interface A2aOptions extends JwtKeyOptions, SenderOptions {
+export interface A2aOptions
+  extends JwtKeyOptions, SenderOptions, Pick<JwtSenderOptions, 'audience' | 'maxAge'> {
   /** The `iss` of the agent's tokens, or several. */
   readonly issuer: string | readonly string[];
-  /** Names of this receiver, one of which `aud` must contain. Default: a token with `aud` is rejected. */
-  readonly audience?: string | readonly string[] | undefined;
   /** The `token` of the push notification configuration, or several: then `X-A2A-Notification-Token` must have it. */
   readonly notificationToken?: string | readonly string[] | undefined;
-  /** How long after `iat` a token without `exp` is accepted: seconds, or a string such as `'5m'`. Default: `exp` is required. */
-  readonly maxAge?: Duration | undefined;
 }
 
 const A2A = object<A2aOptions>()({
@@ -53,8 +49,8 @@ export function a2a(options: A2aOptions): WebhookSender {
       event,
       checkHeaders(headers) {
         if (notificationToken === undefined) return;
-        const given = digestOf(headers.get(A2A_TOKEN) ?? '');
-        const holds = notificationToken.map((one) => isSame(digestOf(one), given));
+        const given = hash('sha256', headers.get(A2A_TOKEN) ?? '');
+        const holds = notificationToken.map((one) => isSame(hash('sha256', one), given));
         if (!holds.includes(true)) {
           throw new WebhookTokenError('invalid_claim', `${A2A_TOKEN} has not the expected value`, {
             claim: A2A_TOKEN,
@@ -207,8 +203,4 @@ export function plaid(options: PlaidOptions): WebhookSender {
     },
     resolveJwtKeys({ ...keysOfSender({ signingKey }), key }, 'plaid'),
   );
-}
-
-function digestOf(text: string): string {
-  return hash('sha256', text);
 }

@@ -102,7 +102,6 @@ export interface JwtForm extends Pick<
   };
 }
 
-/** The options that every JWT sender has. */
 export const JWT_SENDER = {
   ...JWT_KEYS,
   event: SENDER.event,
@@ -178,7 +177,6 @@ export function jwtSender(options: JwtSenderOptions): WebhookSender {
   );
 }
 
-/** The rules of claims with fixed values. */
 export function claimRules(expected: ExpectedClaims): Readonly<Record<string, ClaimRule>> {
   return Object.fromEntries(
     Object.entries(expected).map(([name, values]) => {
@@ -188,7 +186,6 @@ export function claimRules(expected: ExpectedClaims): Readonly<Record<string, Cl
   );
 }
 
-/** A sender with a fixed form. */
 export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
   const { name, header = 'authorization', digest, id, compose } = form;
   const rules: JwtRules = { ...form.rules, keys };

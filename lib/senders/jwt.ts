@@ -24,7 +24,6 @@ import type { JwtKeys } from './jwt-keys.js';
 /** The claims of a JSON Web Token. */
 export type JwtClaims = Readonly<Record<string, unknown>>;
 
-/** What a claim must be. */
 export interface ClaimRule {
   accepts(value: unknown): boolean;
   /** An accepted value, for tests. */
@@ -47,7 +46,6 @@ export interface JwtRules {
   readonly claims: Readonly<Record<string, ClaimRule>>;
 }
 
-/** A verified token. */
 export interface VerifiedJwt {
   readonly claims: JwtClaims;
   /** Identifies the token, whatever encoding its signature has: that of ECDSA is not unique. */
@@ -160,7 +158,6 @@ function checkTimes(
 /** Seconds for which the token of a test is valid. */
 const TEST_LIFETIME = 300;
 
-/** The claims of a test's token. */
 export function testClaims(rules: JwtRules, { id, now }: { id: string; now: number }): JwtClaims {
   const iat = Math.floor(now / 1_000);
   const [iss] = rules.issuers ?? [];

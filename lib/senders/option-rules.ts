@@ -1,7 +1,6 @@
 import { either, list, required, rule, type Rule, text } from '../options/rules.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 
-/** One secret or a list of them. */
 export const SECRETS: Rule<readonly string[]> = either(
   Array.isArray,
   list(
@@ -17,7 +16,6 @@ export const SECRETS: Rule<readonly string[]> = either(
 /** One name or a list of them. */
 export const NAMES = SECRETS;
 
-/** The name of a sender. */
 export const NAME: Rule<string> = rule(
   (value) =>
     typeof value === 'string' &&

@@ -163,7 +163,6 @@ function requireAuthorization(
   );
 }
 
-/** The one event of a token. */
 function eventIn(claims: JwtClaims): {
   readonly uri: string;
   readonly payload: Readonly<Record<string, unknown>>;
@@ -204,7 +203,6 @@ const CAEP: ReadonlySet<string> = new Set([
 ]);
 const SSF: ReadonlySet<string> = new Set(['verification', 'stream-updated']);
 
-/** The claims of a test. */
 function eventClaims({ event, data }: TestMessage): JwtClaims {
   if (event.includes('.')) {
     throw new WebhookConfigurationError([

@@ -62,7 +62,6 @@ export interface WebhookSender extends WebhookScheme {
 /** An event that a test signs as its sender would. */
 export type TestMessage = Parameters<WebhookSender['sign']>[0];
 
-/** A request that a test has signed. */
 export type SignedTestMessage = Awaited<ReturnType<WebhookSender['sign']>>;
 
 /** What verified credentials say of their request. */

@@ -39,7 +39,6 @@ const key: Rule<StandardWebhooksKey> = (value, at, name) => {
   return parsed ?? (at.add(name, problem) as never);
 };
 
-/** One secret or a list of them. */
 const keys: Rule<readonly StandardWebhooksKey[]> = (value, at, name) => {
   if (!Array.isArray(value)) return [key(value, at, name)];
   if (value.length === 0) return at.add(name, 'must have at least one secret') as never;
@@ -184,7 +183,6 @@ function readHeaders(headers: RequestHeaders): { id: string; time: string; signa
   };
 }
 
-/** The secrets by HMAC, as bytes. */
 function secretBytes(secret: StandardWebhooksOptions['secret']): Buffer[] {
   const all = [secret].flat() as readonly (string | Uint8Array)[];
   return all.flatMap((one) => {

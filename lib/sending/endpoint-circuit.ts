@@ -17,7 +17,6 @@ export const CIRCUIT = {
 
 type CircuitPhase = 'closed' | 'open' | 'trial';
 
-/** What an attempt has changed. */
 type CircuitChange = 'opened' | 'closed' | undefined;
 
 /**

@@ -170,7 +170,6 @@ export const CREDENTIALS: Rule<EndpointCredentials> = (value, at, name) => {
   return isOptions(read) ? unprinted(read, '[credentials]') : read;
 };
 
-/** The kinds that are set. */
 export function kindsOf(credentials: EndpointCredentials): CredentialKind[] {
   const kinds: readonly CredentialKind[] = ['certificate', 'headers', 'oauth2'];
   return kinds.filter((kind) => credentials[kind] !== undefined);

@@ -22,7 +22,6 @@ import {
 import type { ClientCertificate } from './endpoint-credentials.js';
 import type { ComposedRequest } from './request.composer.js';
 
-/** What requests are sent with. */
 interface HttpClient {
   readonly http: HttpService;
   readonly adapterOf: (connections: Connections) => AxiosAdapter | 'http';
@@ -125,7 +124,6 @@ export class HttpTransport {
     );
   }
 
-  /** Closes the connections. */
   close(): void {
     this.connections.close();
   }

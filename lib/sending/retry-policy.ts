@@ -1,4 +1,4 @@
-import type { Duration } from '../clock/duration.js';
+import { type Duration, HOUR, MINUTE, SECOND } from '../clock/duration.js';
 import { MAX_RETRY_AFTER } from '../clock/retry-after.js';
 import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
 import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
@@ -13,10 +13,6 @@ import {
   type RetrySchedule,
   type RetryScheduleOptions,
 } from '../queue/retry-schedule.js';
-
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
 
 /**
  * Milliseconds before the first, second, … attempt: 10 attempts over 75 h 35 min.

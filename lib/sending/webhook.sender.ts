@@ -36,7 +36,6 @@ export interface SenderOptions extends TransportOptions {
   readonly maxHeadBytes: number;
 }
 
-/** The requests of an attempt. */
 interface Exchange {
   readonly delivery: OutgoingDelivery;
   readonly endpoint: Endpoint;
@@ -48,7 +47,6 @@ interface Exchange {
   readonly requests: ComposedRequest[];
   /** Secret values in the headers of the requests. */
   readonly credentials: string[];
-  /** An access token that the endpoint has refused. */
   refusedToken?: string;
 }
 

@@ -54,7 +54,6 @@ export interface WebhookKeySet {
   }[];
 }
 
-/** The public half of a key pair. */
 type PublicJwk = WebhookKeySet['keys'][number];
 
 /**

@@ -47,37 +47,33 @@ const ODD_IDS = [
  * ```
  */
 export function endpointStoreContract({ create }: EndpointStoreContractOptions): ContractCase[] {
-  const subject = {
-    /** Creates a store that contains these endpoints. */
-    async holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore> {
-      const store = await create();
-      for (const endpoint of endpoints) {
-        assert.equal(await store.insert(endpoint), true, 'an unused id must be accepted');
-      }
-      return store;
-    },
+  const holding: Holding = async (...endpoints) => {
+    const store = await create();
+    for (const endpoint of endpoints) {
+      assert.equal(await store.insert(endpoint), true, 'an unused id must be accepted');
+    }
+    return store;
   };
   return Object.entries({ ...READING, ...WRITING, ...ACTIVITY }).map(([name, check]) => ({
     name,
-    run: () => check(subject),
+    run: () => check(holding),
   }));
 }
 
-interface Subject {
-  holding(...endpoints: readonly StoredEndpoint[]): Promise<EndpointStore>;
-}
+/** Creates a store that contains these endpoints. */
+type Holding = (...endpoints: readonly StoredEndpoint[]) => Promise<EndpointStore>;
 
-type Cases = Readonly<Record<string, (subject: Subject) => Promise<void>>>;
+type Cases = Readonly<Record<string, (holding: Holding) => Promise<void>>>;
 
 const READING: Cases = {
-  'declares whether it is durable': async (subject) => {
-    const { durable } = await subject.holding();
+  'declares whether it is durable': async (holding) => {
+    const { durable } = await holding();
 
     assert.equal(typeof durable, 'boolean');
   },
 
-  'finds an endpoint by its exact id': async (subject) => {
-    const store = await subject.holding(endpointNamed('a'), endpointNamed('b', { tenant: 't' }));
+  'finds an endpoint by its exact id': async (holding) => {
+    const store = await holding(endpointNamed('a'), endpointNamed('b', { tenant: 't' }));
 
     same(core(await store.find('a')), core(endpointNamed('a')));
     same(core(await store.find('b')), core(endpointNamed('b', { tenant: 't' })));
@@ -86,8 +82,8 @@ const READING: Cases = {
     assert.equal(await store.find('__proto__'), undefined);
   },
 
-  'returns the enabled endpoints of exactly one tenant': async (subject) => {
-    const store = await subject.holding(
+  'returns the enabled endpoints of exactly one tenant': async (holding) => {
+    const store = await holding(
       endpointNamed('none-1'),
       endpointNamed('none-2', { events: ['order.*'] }),
       endpointNamed('acme-1', { tenant: 'acme' }),
@@ -111,7 +107,7 @@ const READING: Cases = {
     same(second?.events, ['order.*', 'refund.**'], 'every pattern must be returned');
   },
 
-  'returns every endpoint with a pattern that matches an event': async (subject) => {
+  'returns every endpoint with a pattern that matches an event': async (holding) => {
     const patterns = {
       exact: ['order.created'],
       'one segment': ['order.*'],
@@ -123,7 +119,7 @@ const READING: Cases = {
       'second pattern': ['refund.paid', 'order.created'],
       mixed: ['order.**.created'],
     };
-    const store = await subject.holding(
+    const store = await holding(
       ...Object.entries(patterns).map(([id, events]) => endpointNamed(id, { events })),
       ...Object.entries(patterns).map(([id, events]) =>
         endpointNamed(`${id} of acme`, { events, tenant: 'acme' }),
@@ -139,8 +135,8 @@ const READING: Cases = {
     same((await store.subscribed(EVENT, 'acme')).length, Object.keys(patterns).length);
   },
 
-  'counts the endpoints of a tenant, disabled ones included': async (subject) => {
-    const store = await subject.holding(
+  'counts the endpoints of a tenant, disabled ones included': async (holding) => {
+    const store = await holding(
       endpointNamed('a', { tenant: 'acme' }),
       endpointNamed('b', { tenant: 'acme', disabled: { at: AT, reason: 'gone' } }),
       endpointNamed('c', { tenant: 'ACME' }),
@@ -151,8 +147,8 @@ const READING: Cases = {
     assert.equal(await store.count('other'), 0);
   },
 
-  'lists the endpoints of a tenant, those without a tenant, and all': async (subject) => {
-    const store = await subject.holding(
+  'lists the endpoints of a tenant, those without a tenant, and all': async (holding) => {
+    const store = await holding(
       endpointNamed('c', { tenant: 'acme' }),
       endpointNamed('a'),
       endpointNamed('d', { tenant: 'other' }),
@@ -167,8 +163,8 @@ const READING: Cases = {
     same(idsOf(await store.list({ tenant: 'acme', after: 'b', limit: 10 })), ['c']);
   },
 
-  'lists pages in the order of code units': async (subject) => {
-    const store = await subject.holding(...ODD_IDS.toReversed().map((id) => endpointNamed(id)));
+  'lists pages in the order of code units': async (holding) => {
+    const store = await holding(...ODD_IDS.toReversed().map((id) => endpointNamed(id)));
 
     for (const limit of [1, 2, 7, 100]) {
       const pages = await pagesOf(store, { limit });
@@ -182,8 +178,8 @@ const READING: Cases = {
     same(behind, ODD_IDS.slice(ODD_IDS.indexOf('_')), 'after may be an id that does not exist');
   },
 
-  'distinguishes ids of any script': async (subject) => {
-    const store = await subject.holding(
+  'distinguishes ids of any script': async (holding) => {
+    const store = await holding(
       ...ODD_IDS.map((id) => endpointNamed(id, { tenant: `tenant ${id}` })),
     );
 
@@ -193,18 +189,18 @@ const READING: Cases = {
     }
   },
 
-  [`stores ${MANY} endpoints`]: async (subject) => {
+  [`stores ${MANY} endpoints`]: async (holding) => {
     const endpoints = Array.from({ length: MANY }, (_, index) =>
       endpointNamed(`endpoint-${String(index).padStart(4, '0')}`, { tenant: 'many' }),
     );
-    const store = await subject.holding(...endpoints);
+    const store = await holding(...endpoints);
 
     assert.equal((await store.subscribed(EVENT, 'many')).length, MANY);
     same((await pagesOf(store, { limit: 300 })).flat(), idsOf(endpoints));
   },
 
-  'is unaffected by changes to a returned endpoint': async (subject) => {
-    const store = await subject.holding(endpointNamed('a', { tenant: 't' }));
+  'is unaffected by changes to a returned endpoint': async (holding) => {
+    const store = await holding(endpointNamed('a', { tenant: 't' }));
     const expected = core(await store.find('a'));
     const handed = [
       await store.find('a'),
@@ -222,10 +218,10 @@ const READING: Cases = {
 };
 
 const WRITING: Cases = {
-  'returns an endpoint unchanged': async (subject) => {
+  'returns an endpoint unchanged': async (holding) => {
     const full = fullEndpoint('full');
     const bare = endpointNamed('bare');
-    const store = await subject.holding(full, bare);
+    const store = await holding(full, bare);
 
     for (const endpoint of [full, bare]) {
       const { id, tenant } = endpoint;
@@ -235,10 +231,10 @@ const WRITING: Cases = {
     same(await store.subscribed(EVENT, undefined), [bare]);
   },
 
-  'is unaffected by later changes to an inserted endpoint': async (subject) => {
+  'is unaffected by later changes to an inserted endpoint': async (holding) => {
     const endpoint = fullEndpoint('a');
     const given = plain(endpoint) as StoredEndpoint;
-    const store = await subject.holding(given);
+    const store = await holding(given);
     mutate(given);
     same(await store.find('a'), endpoint, 'insert');
 
@@ -248,8 +244,8 @@ const WRITING: Cases = {
     same(await store.find('a'), { ...endpoint, version: 2 }, 'replace');
   },
 
-  'accepts an id once': async (subject) => {
-    const store = await subject.holding(endpointNamed('a', { tenant: 'first' }));
+  'accepts an id once': async (holding) => {
+    const store = await holding(endpointNamed('a', { tenant: 'first' }));
 
     assert.equal(await store.insert(endpointNamed('a', { tenant: 'second' })), false);
     assert.equal(await store.insert(endpointNamed('a')), false);
@@ -257,8 +253,8 @@ const WRITING: Cases = {
     same(await store.subscribed(EVENT, 'second'), []);
   },
 
-  [`accepts an id once in ${CONCURRENT} concurrent inserts`]: async (subject) => {
-    const store = await subject.holding();
+  [`accepts an id once in ${CONCURRENT} concurrent inserts`]: async (holding) => {
+    const store = await holding();
     const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const taken = await store.insert(endpointNamed('contested', { tenant: `t${index}` }));
       return taken ? `t${index}` : undefined;
@@ -271,8 +267,8 @@ const WRITING: Cases = {
     assert.equal((await store.list({ limit: CONCURRENT })).length, 1);
   },
 
-  'replaces only the previous version': async (subject) => {
-    const store = await subject.holding(endpointNamed('a'));
+  'replaces only the previous version': async (holding) => {
+    const store = await holding(endpointNamed('a'));
     const version = (number: number): StoredEndpoint =>
       endpointNamed('a', { version: number, description: `version ${number}`, updatedAt: AT + 1 });
 
@@ -289,8 +285,8 @@ const WRITING: Cases = {
     same(await store.find('a'), version(3));
   },
 
-  'does not replace an endpoint that does not exist': async (subject) => {
-    const store = await subject.holding(endpointNamed('other'));
+  'does not replace an endpoint that does not exist': async (holding) => {
+    const store = await holding(endpointNamed('other'));
 
     assert.equal(await store.replace(endpointNamed('a', { version: 2 })), false);
     assert.equal(await store.replace(endpointNamed('a', { version: 1 })), false);
@@ -298,8 +294,8 @@ const WRITING: Cases = {
     same(idsOf(await store.list({ limit: 2 })), ['other']);
   },
 
-  [`accepts one of ${CONCURRENT} concurrent changes of a version`]: async (subject) => {
-    const store = await subject.holding(endpointNamed('a'));
+  [`accepts one of ${CONCURRENT} concurrent changes of a version`]: async (holding) => {
+    const store = await holding(endpointNamed('a'));
     const attempts = Array.from({ length: CONCURRENT }, async (_, index) => {
       const description = `change ${index}`;
       const done = await store.replace(endpointNamed('a', { version: 2, description }));
@@ -312,8 +308,8 @@ const WRITING: Cases = {
     assert.equal((await store.find('a'))?.description, winners[0]);
   },
 
-  'loses no change of concurrent writers that retry': async (subject) => {
-    const store = await subject.holding(endpointNamed('a'));
+  'loses no change of concurrent writers that retry': async (holding) => {
+    const store = await holding(endpointNamed('a'));
     const writers = Array.from({ length: 10 }, async (_, index) => {
       for (let tries = 0; tries < 100; tries++) {
         const kept = (await store.find('a'))!;
@@ -329,8 +325,8 @@ const WRITING: Cases = {
     assert.equal(Object.keys(kept.metadata ?? {}).length, 10);
   },
 
-  'replaces every member of an endpoint': async (subject) => {
-    const store = await subject.holding(fullEndpoint('a'));
+  'replaces every member of an endpoint': async (holding) => {
+    const store = await holding(fullEndpoint('a'));
     const bare = endpointNamed('a', { tenant: 'full', version: 2 });
 
     assert.equal(await store.replace(bare), true);
@@ -338,8 +334,8 @@ const WRITING: Cases = {
     same(await store.subscribed(EVENT, 'full'), [bare]);
   },
 
-  'does not return a disabled endpoint for events until it is enabled': async (subject) => {
-    const store = await subject.holding(
+  'does not return a disabled endpoint for events until it is enabled': async (holding) => {
+    const store = await holding(
       endpointNamed('on', { tenant: 't' }),
       endpointNamed('off', { tenant: 't', disabled: { at: AT, reason: 'gone' } }),
     );
@@ -353,15 +349,15 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed(EVENT, 't')), ['off']);
   },
 
-  'returns an endpoint for the events of its last version': async (subject) => {
-    const store = await subject.holding(endpointNamed('a', { events: ['refund.paid'] }));
+  'returns an endpoint for the events of its last version': async (holding) => {
+    const store = await holding(endpointNamed('a', { events: ['refund.paid'] }));
     await store.replace(endpointNamed('a', { events: ['order.created'], version: 2 }));
 
     same(idsOf(await store.subscribed(EVENT, undefined)), ['a']);
   },
 
-  'returns a paused endpoint for events': async (subject) => {
-    const store = await subject.holding(endpointNamed('a'));
+  'returns a paused endpoint for events': async (holding) => {
+    const store = await holding(endpointNamed('a'));
     const paused = endpointNamed('a', { version: 2, pausedAt: AT + 1 });
     await store.replace(paused);
     same(await store.subscribed(EVENT, undefined), [paused]);
@@ -370,8 +366,8 @@ const WRITING: Cases = {
     same(await store.find('a'), endpointNamed('a', { version: 3 }));
   },
 
-  'removes an endpoint once, and accepts its id again': async (subject) => {
-    const store = await subject.holding(
+  'removes an endpoint once, and accepts its id again': async (holding) => {
+    const store = await holding(
       endpointNamed('a', { tenant: 'old', version: 7 }),
       endpointNamed('b', { tenant: 'old' }),
     );
@@ -392,8 +388,8 @@ const WRITING: Cases = {
     same(idsOf(await store.subscribed(EVENT, 'new')), ['a']);
   },
 
-  'reads its own writes immediately': async (subject) => {
-    const store = await subject.holding();
+  'reads its own writes immediately': async (holding) => {
+    const store = await holding();
     for (let round = 0; round < 20; round++) {
       const id = `endpoint ${round}`;
       await store.insert(endpointNamed(id, { tenant: 't' }));
@@ -420,7 +416,6 @@ function endpointNamed(id: string, change: Partial<StoredEndpoint> = {}): Stored
   };
 }
 
-/** An endpoint with every member. */
 function fullEndpoint(id: string): StoredEndpoint {
   return endpointNamed(id, {
     tenant: 'full',
@@ -450,8 +445,8 @@ function fullEndpoint(id: string): StoredEndpoint {
 }
 
 const ACTIVITY: Cases = {
-  'records activity once under an id': async (subject) => {
-    const { activity } = await subject.holding();
+  'records activity once under an id': async (holding) => {
+    const { activity } = await holding();
     const entries = Array.from({ length: 10 }, (_, index) => entryOf('same', { at: AT + index }));
     const recorded = await Promise.all(entries.map((entry) => activity.record(entry)));
 
@@ -460,9 +455,9 @@ const ACTIVITY: Cases = {
   },
 
   'returns activity as it was recorded, and replaces the previous version only': async (
-    subject,
+    holding,
   ) => {
-    const { activity } = await subject.holding();
+    const { activity } = await holding();
     const entry = entryOf('a', {
       tenant: 'Größe',
       target: "'; DROP TABLE activity; --",
@@ -478,8 +473,8 @@ const ACTIVITY: Cases = {
     same(await activity.list({}, { limit: 10 }), [next]);
   },
 
-  'lists activity by tenant, action and target, newest first, page by page': async (subject) => {
-    const { activity } = await subject.holding();
+  'lists activity by tenant, action and target, newest first, page by page': async (holding) => {
+    const { activity } = await holding();
     for (const [id, at, tenant, action, target] of [
       ['a', 3, 't', 'x', 'e1'],
       ['b', 3, 't', 'y', 'e2'],
@@ -503,8 +498,8 @@ const ACTIVITY: Cases = {
     same(await page({ action: 'x', target: 'e1', tenant: 'u' }, { limit: 10 }), ['c']);
   },
 
-  'prunes old activity': async (subject) => {
-    const { activity } = await subject.holding();
+  'prunes old activity': async (holding) => {
+    const { activity } = await holding();
     for (const at of [1, 2, 3]) await activity.record(entryOf(`${at}`, { at: AT + at }));
 
     same(await activity.prune(AT + 3), 2);

@@ -1,6 +1,7 @@
 import { request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import { Server as HttpsServer } from 'node:https';
 import { type Duplex, duplexPair } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import type { INestApplication } from '@nestjs/common';
 
 /** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */
@@ -50,15 +51,14 @@ export async function requestOver(
       .on('error', reject)
       .end(body);
   });
-  const chunks: Buffer[] = [];
-  for await (const chunk of response as AsyncIterable<Buffer>) chunks.push(chunk);
+  const content = (await buffer(response)).toString();
   const received = Object.fromEntries(
     Object.entries(response.headers).map(([name, value]) => [name, [value].flat().join(', ')]),
   );
   return {
     status: response.statusCode!,
     headers: received,
-    body: parse(Buffer.concat(chunks).toString(), received['content-type']),
+    body: parse(content, received['content-type']),
     code: received['webhook-error'],
   };
 }

@@ -1,4 +1,5 @@
 import type { INestApplicationContext } from '@nestjs/common';
+import { DAY } from '../clock/duration.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, whole } from '../options/rules.js';
 import type { DeliveryStatus } from '../queue/webhook-delivery.js';
@@ -7,7 +8,6 @@ import { type SeedResult, shrink } from './simulation/shrink.js';
 import { type Simulate, SimulatedServices } from './simulation/simulated-services.js';
 import { Simulation, type SimulationSettings } from './simulation/simulation.js';
 
-const DAY = 86_400_000;
 /** Virtual milliseconds within which everything must end: retries may be hours apart. */
 const LIMIT = 7 * DAY;
 /** Turns of the event loop after each step: a request through an HTTP server takes several. */

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   OutgoingDelivery,
   ReceivedDelivery,
   WebhookDelivery,
   DeliveryOutcome,
   DeliveryRun,
+  DeliveryStatus,
 } from '../queue/webhook-delivery.js';
 import type {
   DeliveryFilter,
@@ -72,6 +74,21 @@ export class Bench {
     });
   }
 
+  /** Delivers nothing until the returned function is called. */
+  async consumeGated(): Promise<() => void> {
+    const { opened, open } = gate();
+    await this.consume(async () => {
+      await opened;
+      return { type: 'delivered' };
+    });
+    return open;
+  }
+
+  /** Ids of the deliveries that ran, in order. */
+  ran(): string[] {
+    return this.runs.map(({ id }) => id);
+  }
+
   /** An attempt that started now. */
   attempt(attempt: number, change: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
     return { attempt, at: this.now(), durationMs: 12, method: 'POST', ...change };
@@ -114,10 +131,18 @@ export class Bench {
     };
   }
 
+  /** A delivery that is due now. */
+  due(
+    id: string,
+    change: Partial<OutgoingDelivery> = {},
+    limits?: DeliveryLimits,
+  ): EnqueuedDelivery {
+    return { delivery: this.delivery(id, change), notBefore: this.now(), limits };
+  }
+
   /** Records deliveries that are due now. */
   enqueue(...ids: string[]): ReturnType<WebhookQueue['enqueue']> {
-    const notBefore = this.now();
-    return this.queue.enqueue(ids.map((id) => ({ delivery: this.delivery(id), notBefore })));
+    return this.queue.enqueue(ids.map((id) => this.due(id)));
   }
 
   /** Records deliveries that stay pending, because they are due in an hour. */
@@ -173,6 +198,11 @@ export class Bench {
       await this.advance(step);
     }
     assert.fail('the expected state was not reached in time');
+  }
+
+  /** Waits until so many deliveries have a status. */
+  async untilCount(count: number, status: DeliveryStatus): Promise<void> {
+    await this.until(async () => (await this.ids({ status })).length === count);
   }
 
   async untilState(id: string, state: string): Promise<void> {

@@ -10,7 +10,6 @@ import {
   AHEAD,
   type Bench,
   comparableDelivery,
-  gate,
   HOUR,
   LONG_STEP,
   PAYLOADS_KEPT,
@@ -120,11 +119,7 @@ export const HISTORY_RULES: QueueRules = {
   },
 
   'shows an outcome and its attempt together': async (bench) => {
-    const { opened, open } = gate();
-    await bench.consume(async () => {
-      await opened;
-      return { type: 'delivered' };
-    });
+    const open = await bench.consumeGated();
     await bench.enqueue('together');
     await bench.untilRuns(1);
     assert.equal(await bench.stateOf('together'), 'pending 0');

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 
 /** One start in 17 minutes: longer than any case takes. */
@@ -8,7 +7,6 @@ const RARELY: DeliveryLimits = { perSecond: 0.001, burst: 1 };
 /** A wait in which a queue without limits would have started everything. */
 const A_WHILE = STEP * 30;
 
-/** The rules of the contract on lanes with limits. */
 export const LIMIT_RULES: QueueRules = {
   'runs no more deliveries of a lane at once than its limit': async (bench) => {
     const { opened, open } = gate();
@@ -26,7 +24,7 @@ export const LIMIT_RULES: QueueRules = {
     assert.equal(bench.runs.length, 2);
 
     open();
-    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 6);
+    await bench.untilCount(6, 'delivered');
     assert.equal(most, 2);
   },
 
@@ -35,7 +33,7 @@ export const LIMIT_RULES: QueueRules = {
     await enqueueLimited(bench, { perSecond: 2, burst: 1 }, 'a-1', 'a-2', 'a-3');
 
     await bench.untilState('a-3', 'delivered 1');
-    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3']);
     const [first, , last] = bench.startedAt;
     // A second apart; the first one may have started a while after it was counted.
     assert.ok(last! - first! >= 500, `three starts took ${last! - first!} ms`);
@@ -47,7 +45,7 @@ export const LIMIT_RULES: QueueRules = {
 
     await bench.untilState('a-2', 'delivered 1');
     await bench.advance(A_WHILE);
-    assert.deepEqual(ran(bench), ['a-1', 'a-2']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2']);
   },
 
   'does not hold up other lanes behind a limit': async (bench) => {
@@ -55,10 +53,10 @@ export const LIMIT_RULES: QueueRules = {
     const ids = Array.from({ length: 120 }, (_, index) => `a-${index}`);
     await enqueueLimited(bench, RARELY, ...ids);
     await bench.untilState('a-0', 'delivered 1');
-    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+    await bench.queue.enqueue([bench.due('other', { endpointId: 'erp' })]);
 
     await bench.untilState('other', 'delivered 1');
-    assert.deepEqual(ran(bench), ['a-0', 'other']);
+    assert.deepEqual(bench.ran(), ['a-0', 'other']);
     await bench.until(async () => (await bench.find('a-1'))!.isLimited === true);
     assert.equal((await bench.find('other'))!.isLimited, undefined);
   },
@@ -70,7 +68,7 @@ export const LIMIT_RULES: QueueRules = {
     await enqueueLimited(bench, { concurrency: 1 }, ...ids.slice(4));
 
     await bench.untilState('a-7', 'delivered 1');
-    assert.deepEqual(ran(bench), ids);
+    assert.deepEqual(bench.ran(), ids);
   },
 
   'keeps the order by key in a limited lane': async (bench) => {
@@ -84,13 +82,13 @@ export const LIMIT_RULES: QueueRules = {
       return { type: 'delivered' };
     });
     const items = Array.from({ length: 9 }, (_, index) =>
-      due(bench, `a-${index}`, { orderingKey: `key-${index % 3}` }, { concurrency: 2 }),
+      bench.due(`a-${index}`, { orderingKey: `key-${index % 3}` }, { concurrency: 2 }),
     );
     await bench.queue.enqueue(items);
 
-    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 9);
+    await bench.untilCount(9, 'delivered');
     for (const key of ['0', '1', '2']) {
-      const ofKey = ran(bench).filter((id) => Number(id.slice(2)) % 3 === Number(key));
+      const ofKey = bench.ran().filter((id) => Number(id.slice(2)) % 3 === Number(key));
       assert.deepEqual(ofKey, ofKey.toSorted());
     }
   },
@@ -117,10 +115,10 @@ export const LIMIT_RULES: QueueRules = {
     await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
     await bench.untilState('a-1', 'pending 1');
     await bench.advance(A_WHILE);
-    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+    await bench.queue.enqueue([bench.due('other', { endpointId: 'erp' })]);
 
     await bench.untilState('other', 'delivered 1');
-    assert.deepEqual(ran(bench), ['a-1', 'other']);
+    assert.deepEqual(bench.ran(), ['a-1', 'other']);
   },
 
   'starts nothing early after an overload': async (bench) => {
@@ -133,7 +131,7 @@ export const LIMIT_RULES: QueueRules = {
     await bench.untilState('a-1', 'delivered 1');
 
     await bench.advance(A_WHILE);
-    assert.deepEqual(ran(bench), ['a-1']);
+    assert.deepEqual(bench.ran(), ['a-1']);
   },
 
   'keeps the longer one of two pauses': async (bench) => {
@@ -153,7 +151,7 @@ export const LIMIT_RULES: QueueRules = {
     await bench.untilState('a-2', 'delivered 1');
 
     await bench.advance(A_WHILE);
-    assert.ok(!ran(bench).includes('a-3'));
+    assert.ok(!bench.ran().includes('a-3'));
   },
 
   'ends a pause without a burst': async (bench) => {
@@ -167,7 +165,7 @@ export const LIMIT_RULES: QueueRules = {
     await bench.untilState('a-2', 'delivered 1');
 
     await bench.advance(A_WHILE);
-    assert.deepEqual(ran(bench), ['a-1', 'a-2']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2']);
   },
 
   'ends a pause with the limits that are recorded next': async (bench) => {
@@ -185,7 +183,7 @@ export const LIMIT_RULES: QueueRules = {
       await enqueueLimited(bench, { ...limits, since: bench.now() }, 'a-3');
       return (await bench.stateOf('a-3')) === 'delivered 1';
     });
-    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3']);
   },
 
   'starts no second burst when a pause ends': async (bench) => {
@@ -195,7 +193,7 @@ export const LIMIT_RULES: QueueRules = {
     await enqueueLimited(bench, { ...RARELY, since: bench.now() }, 'a-2');
 
     await bench.advance(A_WHILE);
-    assert.deepEqual(ran(bench), ['a-1']);
+    assert.deepEqual(bench.ran(), ['a-1']);
   },
 
   'lifts the limits of a lane': async (bench) => {
@@ -205,7 +203,7 @@ export const LIMIT_RULES: QueueRules = {
     await enqueueLimited(bench, {}, 'a-3');
 
     await bench.untilState('a-3', 'delivered 1');
-    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3']);
   },
 
   'limits a lane once an attempt has reported its limits': async (bench) => {
@@ -218,10 +216,10 @@ export const LIMIT_RULES: QueueRules = {
     await bench.enqueue('a-2', 'a-3');
     await bench.untilState('a-2', 'delivered 1');
     await bench.advance(A_WHILE);
-    await bench.queue.enqueue([due(bench, 'other', { endpointId: 'erp' })]);
+    await bench.queue.enqueue([bench.due('other', { endpointId: 'erp' })]);
 
     await bench.untilState('other', 'delivered 1');
-    assert.ok(!ran(bench).includes('a-3'));
+    assert.ok(!bench.ran().includes('a-3'));
   },
 };
 
@@ -243,18 +241,9 @@ export function limitFencingRules(
       await bench.untilRuns(3, LONG_STEP);
       await bench.untilState('next', 'delivered 1');
       open();
-      assert.deepEqual(ran(bench), ['stalled', 'stalled', 'next']);
+      assert.deepEqual(bench.ran(), ['stalled', 'stalled', 'next']);
     },
   };
-}
-
-function due(
-  bench: Bench,
-  id: string,
-  change: Parameters<Bench['delivery']>[1] = {},
-  limits?: DeliveryLimits,
-): EnqueuedDelivery {
-  return { delivery: bench.delivery(id, change), notBefore: bench.now(), limits };
 }
 
 async function enqueueLimited(
@@ -262,9 +251,5 @@ async function enqueueLimited(
   limits: DeliveryLimits,
   ...ids: string[]
 ): Promise<void> {
-  await bench.queue.enqueue(ids.map((id) => due(bench, id, {}, limits)));
-}
-
-function ran(bench: Bench): string[] {
-  return bench.runs.map(({ id }) => id);
+  await bench.queue.enqueue(ids.map((id) => bench.due(id, {}, limits)));
 }

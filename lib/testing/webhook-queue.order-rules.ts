@@ -7,7 +7,6 @@ import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webh
 const DEAD = { type: 'dead', reason: 'http_500', attempts: 1 } as const;
 const BLOCKED: DeliveryOutcome = { ...DEAD, blocksKey: true };
 
-/** The rules of the contract on deliveries with an ordering key. */
 export const ORDER_RULES: QueueRules = {
   'runs one delivery of a key at a time, in the order they were recorded': async (bench) => {
     let running = 0;
@@ -23,7 +22,7 @@ export const ORDER_RULES: QueueRules = {
 
     await bench.untilRuns(5);
     await bench.untilState('a-5', 'delivered 1');
-    assert.deepEqual(ran(bench), ['a-1', 'a-2', 'a-3', 'a-4', 'a-5']);
+    assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3', 'a-4', 'a-5']);
     assert.equal(most, 1);
   },
 
@@ -35,16 +34,16 @@ export const ORDER_RULES: QueueRules = {
     });
     const orderingKey = 'sku-1';
     await bench.queue.enqueue([
-      due(bench, 'slow', { orderingKey }),
-      due(bench, 'next', { orderingKey }),
-      due(bench, 'other-key', { orderingKey: 'sku-2' }),
-      due(bench, 'other-endpoint', { orderingKey, endpointId: 'erp' }),
-      due(bench, 'other-tenant', { orderingKey, tenant: 'acme' }),
-      due(bench, 'without-key'),
+      bench.due('slow', { orderingKey }),
+      bench.due('next', { orderingKey }),
+      bench.due('other-key', { orderingKey: 'sku-2' }),
+      bench.due('other-endpoint', { orderingKey, endpointId: 'erp' }),
+      bench.due('other-tenant', { orderingKey, tenant: 'acme' }),
+      bench.due('without-key'),
     ]);
 
     await bench.until(() => bench.runs.length === 5, LONG_STEP / 10);
-    assert.ok(!ran(bench).includes('next'));
+    assert.ok(!bench.ran().includes('next'));
     assert.equal((await bench.find('next'))!.keyState, 'waiting');
     assert.equal((await bench.find('slow'))!.keyState, undefined);
     open();
@@ -64,22 +63,22 @@ export const ORDER_RULES: QueueRules = {
 
     await bench.advance(at - bench.now());
     await bench.untilState('second', 'delivered 1');
-    assert.deepEqual(ran(bench), ['first', 'first', 'second']);
+    assert.deepEqual(bench.ran(), ['first', 'first', 'second']);
   },
 
   'keeps the order of deliveries that are due at other times': async (bench) => {
     await bench.consume();
     const orderingKey = 'sku-1';
     await bench.queue.enqueue([
-      { ...due(bench, 'later', { orderingKey }), notBefore: bench.now() + 1_000 },
+      { ...bench.due('later', { orderingKey }), notBefore: bench.now() + 1_000 },
     ]);
     await enqueueKeyed(bench, orderingKey, 'now');
     await bench.advance(STEP * 5);
-    assert.deepEqual(ran(bench), []);
+    assert.deepEqual(bench.ran(), []);
 
     await bench.advance(1_000);
     await bench.untilState('now', 'delivered 1');
-    assert.deepEqual(ran(bench), ['later', 'now']);
+    assert.deepEqual(bench.ran(), ['later', 'now']);
   },
 
   'continues a key after a dead delivery': async (bench) => {
@@ -96,7 +95,7 @@ export const ORDER_RULES: QueueRules = {
     await enqueueKeyed(bench, 'sku-1', 'lost', 'next');
     await bench.untilState('lost', 'dead 1');
     await bench.advance(STEP * 5);
-    assert.deepEqual(ran(bench), ['lost']);
+    assert.deepEqual(bench.ran(), ['lost']);
     const states = (await bench.list()).map(({ delivery, keyState }) => [delivery.id, keyState]);
     assert.deepEqual(states, [
       ['next', 'waiting'],
@@ -116,7 +115,7 @@ export const ORDER_RULES: QueueRules = {
     isBroken = false;
     assert.deepEqual(await bench.queue.redeliver(['lost']), ['lost']);
     await bench.untilState('next', 'delivered 1');
-    assert.deepEqual(ran(bench), ['lost', 'lost', 'next']);
+    assert.deepEqual(bench.ran(), ['lost', 'lost', 'next']);
     assert.equal((await bench.find('lost'))!.status, 'delivered');
   },
 
@@ -124,14 +123,14 @@ export const ORDER_RULES: QueueRules = {
     const retry = { type: 'retry', at: bench.now() + HOUR, reason: 'http_500' } as const;
     await bench.consume(({ id }) => (id === 'lost' ? retry : { type: 'delivered' }));
     await bench.queue.enqueue([
-      due(bench, 'lost', { orderingKey: 'sku-1', eventId: 'lost-event' }),
-      due(bench, 'next', { orderingKey: 'sku-1' }),
+      bench.due('lost', { orderingKey: 'sku-1', eventId: 'lost-event' }),
+      bench.due('next', { orderingKey: 'sku-1' }),
     ]);
     await bench.untilState('lost', 'pending 1');
 
     assert.equal(await bench.queue.erase({ eventId: 'lost-event' }), 1);
     await bench.untilState('next', 'delivered 1');
-    assert.deepEqual(ran(bench), ['lost', 'next']);
+    assert.deepEqual(bench.ran(), ['lost', 'next']);
   },
 
   'continues a blocked key once the dead delivery is skipped': async (bench) => {
@@ -174,7 +173,7 @@ export const ORDER_RULES: QueueRules = {
       bench.until(async () => isDeepStrictEqual(await count(), expected));
     const orderingKey = 'sku-1';
     const [first, second, third] = ['first', 'second', 'third'].map((id) =>
-      due(bench, id, { orderingKey }),
+      bench.due(id, { orderingKey }),
     ) as [EnqueuedDelivery, EnqueuedDelivery, EnqueuedDelivery];
     const earlier = bench.now() - 1_000;
     await bench.queue.enqueue([first, { ...second, notBefore: earlier }, third]);
@@ -232,16 +231,16 @@ export const ORDER_RULES: QueueRules = {
     await Promise.all(ids.map(async (id) => enqueueKeyed(bench, 'sku-1', id)));
     await bench.consume();
 
-    await bench.until(async () => (await bench.ids({ status: 'delivered' })).length === 20);
-    assert.deepEqual(await numbers(bench, ...ran(bench)), [...ids.keys()]);
+    await bench.untilCount(20, 'delivered');
+    assert.deepEqual(await numbers(bench, ...bench.ran()), [...ids.keys()]);
   },
 
   'does not order a delivery that is recorded with its number': async (bench) => {
     await bench.consume();
     const orderingKey = 'sku-1';
     await bench.queue.enqueue([
-      { ...due(bench, 'later', { orderingKey }), notBefore: bench.now() + HOUR },
-      due(bench, 'again', { orderingKey, sequence: 7 }),
+      { ...bench.due('later', { orderingKey }), notBefore: bench.now() + HOUR },
+      bench.due('again', { orderingKey, sequence: 7 }),
     ]);
 
     await bench.untilState('again', 'delivered 1');
@@ -250,24 +249,12 @@ export const ORDER_RULES: QueueRules = {
   },
 };
 
-function due(
-  bench: Bench,
-  id: string,
-  change: Parameters<Bench['delivery']>[1] = {},
-): EnqueuedDelivery {
-  return { delivery: bench.delivery(id, change), notBefore: bench.now() };
-}
-
 function enqueueKeyed(
   bench: Bench,
   orderingKey: string,
   ...ids: string[]
 ): ReturnType<Bench['queue']['enqueue']> {
-  return bench.queue.enqueue(ids.map((id) => due(bench, id, { orderingKey })));
-}
-
-function ran(bench: Bench): string[] {
-  return bench.runs.map(({ id }) => id);
+  return bench.queue.enqueue(ids.map((id) => bench.due(id, { orderingKey })));
 }
 
 /** The numbers of deliveries, counted from that of the first one. */

@@ -54,7 +54,7 @@ export const RUN_RULES: QueueRules = {
     assert.ok(calls.every(([, own]) => own === undefined));
     await bench.consume();
     await bench.untilRuns(names.length + 1);
-    assert.equal(new Set(bench.runs.map(({ id }) => id)).size, names.length + 1);
+    assert.equal(new Set(bench.ran()).size, names.length + 1);
   },
 
   'knows an id after it was delivered': async (bench) => {
@@ -174,7 +174,7 @@ export const RUN_RULES: QueueRules = {
       return { type: 'dead', reason: 'http_500', attempts: 1 };
     });
     await bench.enqueue(...ids);
-    await bench.until(async () => (await bench.ids({ status: 'dead' })).length === ids.length);
+    await bench.untilCount(ids.length, 'dead');
 
     const calls = await Promise.all([1, 2, 3].map(async () => bench.queue.redeliver(ids)));
     open();
@@ -206,11 +206,7 @@ export const RUN_RULES: QueueRules = {
   },
 
   'does not redeliver a running or delivered delivery': async (bench) => {
-    const { opened, open } = gate();
-    await bench.consume(async () => {
-      await opened;
-      return { type: 'delivered' };
-    });
+    const open = await bench.consumeGated();
     await bench.enqueue('busy');
     await bench.untilRuns(1);
 
@@ -250,18 +246,11 @@ export const RUN_RULES: QueueRules = {
 
     await bench.untilRuns(ids.length);
 
-    assert.deepEqual(
-      bench.runs.map(({ id }) => id),
-      ids,
-    );
+    assert.deepEqual(bench.ran(), ids);
   },
 
   'waits for running attempts when it stops': async (bench) => {
-    const { opened, open } = gate();
-    await bench.consume(async () => {
-      await opened;
-      return { type: 'delivered' };
-    });
+    const open = await bench.consumeGated();
     await bench.enqueue('running');
     await bench.untilRuns(1);
 
@@ -275,11 +264,7 @@ export const RUN_RULES: QueueRules = {
   },
 
   'stops at the deadline and returns the number of unfinished deliveries': async (bench) => {
-    const { opened, open } = gate();
-    await bench.consume(async () => {
-      await opened;
-      return { type: 'delivered' };
-    });
+    const open = await bench.consumeGated();
     await bench.enqueue('stuck');
     await bench.untilRuns(1);
 

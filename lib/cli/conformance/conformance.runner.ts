@@ -17,7 +17,6 @@ import { HTTP_PROBES } from './probes/http.probes.js';
 import { REPLAY_PROBES } from './probes/replay.probes.js';
 import { SIGNATURE_PROBES } from './probes/signature.probes.js';
 
-/** How a run ended. */
 type ConformanceEnd =
   /** Every probe ran. */
   | 'complete'
@@ -26,7 +25,6 @@ type ConformanceEnd =
   /** The receiver did not answer. */
   | 'unreachable';
 
-/** The result of a run. */
 export interface ConformanceRun {
   readonly end: ConformanceEnd;
   /** Why it ended early. */

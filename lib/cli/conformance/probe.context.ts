@@ -21,18 +21,14 @@ export interface ProbeSettings {
 /** How a request differs from a valid one. Everything derived from a change is derived correctly. */
 export interface Forgery {
   readonly method?: string;
-  /** Overrides members of the header. */
   readonly header?: Members;
-  /** Overrides claims. */
   readonly claims?: Members;
   /** Overrides members of the claim `webhook`. */
   readonly webhook?: Members;
   /** Changes the JSON of the header or of the claims before it is encoded. */
   readonly headerText?: (text: string) => string | Buffer;
   readonly claimsText?: (text: string) => string | Buffer;
-  /** Changes the string that is signed. */
   readonly input?: (input: string) => string;
-  /** Changes the finished token. */
   readonly token?: (token: string) => string;
   readonly signer?: ProbeSigner;
   /** The body that is sent; the token does not depend on it. */
@@ -42,7 +38,6 @@ export interface Forgery {
   readonly sameConnection?: boolean;
 }
 
-/** Names of the digests in the first draft. */
 const DRAFT_00_NAMES: Readonly<Record<HashAlgorithm, string>> = {
   sha256: 'SHA-256',
   sha384: 'SHA-384',
@@ -143,7 +138,6 @@ export class ProbeContext {
   }
 }
 
-/** A small JSON body. */
 export const BODY = '{"conformance":true,"n":1}';
 
 function encode(text: string | Buffer): string {

@@ -6,10 +6,8 @@ export const CONFORMANCE_PROFILES = ['webhook-token', 'swt-draft-00', 'swt-draft
 /** A wire format that has probes. */
 export type ConformanceProfile = (typeof CONFORMANCE_PROFILES)[number];
 
-/** Groups of probes. */
 export const PROBE_GROUPS = ['accepts', 'token', 'body', 'replay', 'http'] as const;
 
-/** A group of probes. */
 export type ProbeGroup = (typeof PROBE_GROUPS)[number];
 
 /** One request, exactly as it is sent. */
@@ -27,7 +25,6 @@ export interface ProbeRequest {
   readonly sameConnection?: boolean | undefined;
 }
 
-/** An answer of the receiver. */
 export interface ProbeAnswer {
   readonly status: number;
   /** By lower-case name; repeated headers are joined by a comma. */
@@ -35,7 +32,6 @@ export interface ProbeAnswer {
   readonly body: string;
 }
 
-/** The outcome of a request. */
 export type ProbeOutcome =
   | ProbeAnswer
   /** The receiver closed the connection. */
@@ -56,7 +52,6 @@ export interface Probe {
   readonly group: ProbeGroup;
   readonly profiles: readonly ConformanceProfile[];
   readonly title: string;
-  /** The rule. */
   readonly reason: string;
   /** `must`: required for security or for the protocol. `should`: recommended. */
   readonly level: 'must' | 'should';
@@ -68,12 +63,10 @@ export interface Probe {
 /** `error`: the connection broke. `skipped`: it does not apply with these settings. */
 export type ProbeVerdict = 'pass' | 'warn' | 'fail' | 'error' | 'skipped';
 
-/** The result of a probe. */
 export interface ProbeResult {
   readonly probe: Probe;
   readonly verdict: ProbeVerdict;
   /** What is wrong; empty if it passed. Never contains a token. */
   readonly detail: string;
-  /** The statuses of the answers. */
   readonly statuses: readonly number[];
 }

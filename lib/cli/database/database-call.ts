@@ -10,7 +10,6 @@ export const DATABASE_HELP = `  --database-url <url>   postgresql://user:passwor
   --schema <name>        schema of the tables; default webhooks
   --timeout <duration>   for a connection; default 10s`;
 
-/** The database of a command. */
 export interface DatabaseCall {
   readonly url: string;
   readonly schema: string;
@@ -25,14 +24,11 @@ export const DATABASE_OPTIONS = {
   schema: { type: 'string' },
   timeout: { type: 'string' },
   json: { type: 'boolean' },
-  help: { type: 'boolean', short: 'h' },
 } as const satisfies Options;
 
-/** Options of the command that prints a script. */
 export const SCRIPT_OPTIONS = {
   schema: DATABASE_OPTIONS.schema,
   json: DATABASE_OPTIONS.json,
-  help: DATABASE_OPTIONS.help,
   from: { type: 'string' },
 } as const satisfies Options;
 

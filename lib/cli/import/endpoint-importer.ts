@@ -43,7 +43,6 @@ const OTHER_TENANT =
   'id: another tenant has an endpoint with this id; give this one another id in the export';
 /** Milliseconds for a statement. */
 const TIMEOUT = 120_000;
-/** The longest overlap of a rotation. */
 const MAX_OVERLAP = 3_650 * 86_400_000;
 
 /** Creates the endpoints that do not exist, as `WebhookEndpoints.create` does and with the same checks. */

@@ -11,7 +11,6 @@ const OPERATORS: ReadonlyMap<string, string> = new Map([
   ['$startsWith', '$startsWith'],
 ]);
 
-/** A filter of Outpost, translated. */
 export interface TranslatedFilter {
   readonly filter: object;
   readonly problems: readonly string[];

@@ -199,7 +199,6 @@ export function Dialog({
   );
 }
 
-/** A labelled control of a form. */
 export function Field({
   label,
   hint,
@@ -218,7 +217,6 @@ export function Field({
   );
 }
 
-/** A labelled choice of one value. */
 export function Choice({
   label,
   name,
@@ -227,7 +225,6 @@ export function Choice({
 }: {
   label: string;
   name: string;
-  /** By value: its label. */
   options: Readonly<Record<string, string>>;
   /** Default: the first. */
   selected?: string | undefined;

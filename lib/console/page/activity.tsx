@@ -1,9 +1,9 @@
 import type { JSX } from 'preact';
-import type { ActivityList, ActivityRow, ConsoleSession } from '../console-api.js';
+import type { ActivityList, ActivityRow } from '../console-api.js';
 import { get } from './api.js';
-import { Content, Empty, Pager, Pill, Time, Title, type Tone } from './components.js';
+import { Content, NoEntries, Pager, Pill, Time, Title, type Tone } from './components.js';
 import { useLoaded } from './live.js';
-import { linkTo, type Route } from './route.js';
+import { linkTo, type ViewProps } from './route.js';
 import { SearchBar, type Filter } from './search.js';
 import { Table } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
@@ -17,18 +17,11 @@ const TONES: Record<ActivityRow['outcome'], Tone> = {
 };
 
 /** What users did, and what happened to endpoints; in the portal, to those of its tenant. */
-export function Activity({
-  session,
-  route: { query },
-}: {
-  session: ConsoleSession;
-  route: Route;
-}): JSX.Element {
+export function Activity({ session, route: { query } }: ViewProps): JSX.Element {
   const isPortal = session.kind === 'portal';
   const loaded = useLoaded(JSON.stringify(query), ['activity'], (signal) =>
     get<ActivityList>('activity', query, signal),
   );
-  const isFiltered = Object.keys(query).some((name) => name !== 'after');
   return (
     <>
       <Title text={TEXT.title} />
@@ -43,10 +36,7 @@ export function Activity({
         {({ items, next }) => (
           <>
             {items.length === 0 ? (
-              <Empty
-                text={isFiltered ? STRINGS.empty : TEXT.empty}
-                next={isFiltered && <a href={linkTo('activity')}>{STRINGS.search.clear}</a>}
-              />
+              <NoEntries page="activity" query={query} text={TEXT.empty} />
             ) : (
               <ActivityTable rows={items} isPortal={isPortal} />
             )}

@@ -19,7 +19,6 @@ export class ApiError extends Error {
 /** Parameters of a call; members without a value are left out. */
 export type Query = Readonly<Record<string, string | undefined>>;
 
-/** Reads something. */
 export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
   const set = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
   const search = set.length === 0 ? '' : `?${new URLSearchParams(set)}`;

@@ -89,6 +89,16 @@ export function Empty({ text, next }: { text: string; next?: ComponentChildren }
   );
 }
 
+/** In place of a list without entries: as {@link Empty}, or how to remove its filters. */
+export function NoEntries({
+  page,
+  query: { after: _after, ...filter },
+  ...empty
+}: { page: string; query: Route['query'] } & Parameters<typeof Empty>[0]): JSX.Element {
+  if (Object.keys(filter).length === 0) return <Empty {...empty} />;
+  return <Empty text={STRINGS.empty} next={<a href={linkTo(page)}>{STRINGS.search.clear}</a>} />;
+}
+
 /** A part of a page with a border. */
 export function Panel({
   title,
@@ -131,7 +141,6 @@ export function Facts({
   );
 }
 
-/** Links of which one is chosen. */
 export function Choice({
   label,
   options,
@@ -152,7 +161,6 @@ export function Choice({
   );
 }
 
-/** Copies a string. */
 export function Copy({
   text,
   label = STRINGS.copy,

@@ -4,7 +4,7 @@ import { Action } from './action.js';
 import { act, get } from './api.js';
 import { Content, Empty, Pager, Time, Title } from './components.js';
 import { useLoaded } from './live.js';
-import { linkBack, linkTo, type Route } from './route.js';
+import { linkBack, linkTo, type Route, type ViewProps } from './route.js';
 import { Runs } from './runs.js';
 import { Table, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
@@ -12,13 +12,7 @@ import { reasonText, STRINGS } from './strings.js';
 const TEXT = STRINGS.deadLetters;
 
 /** Events whose handlers failed in every run, or one of them. */
-export function DeadLetters({
-  session,
-  route: { query, id },
-}: {
-  session: ConsoleSession;
-  route: Route;
-}): JSX.Element {
+export function DeadLetters({ session, route: { query, id } }: ViewProps): JSX.Element {
   if (id !== undefined) return <DeadLetter session={session} id={id} eventId={query['eventId']} />;
   return <DeadLetterTable session={session} query={query} />;
 }

@@ -1,6 +1,5 @@
 import type { JSX } from 'preact';
 import type {
-  ConsoleSession,
   DeliveryList,
   DeliveryRow,
   DeliveryStatus,
@@ -10,10 +9,10 @@ import type {
 } from '../console-api.js';
 import { Action, type Question } from './action.js';
 import { act, get } from './api.js';
-import { Content, Empty, Pager, Pill, Time, Title, type Tone } from './components.js';
+import { Content, NoEntries, Pager, Pill, Time, Title, type Tone } from './components.js';
 import { duration } from './format.js';
 import { useLoaded } from './live.js';
-import { linkTo, type Route } from './route.js';
+import { linkTo, type ViewProps } from './route.js';
 import { requestOf, SearchBar, type Filter } from './search.js';
 import { Table, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
@@ -44,14 +43,7 @@ export async function resend(id: string): Promise<{ text: string; as: string | u
   return { text: TEXT.redelivered(1), as: first.as };
 }
 
-/** The list of deliveries. */
-export function Deliveries({
-  session,
-  route: { query },
-}: {
-  session: ConsoleSession;
-  route: Route;
-}): JSX.Element {
+export function Deliveries({ session, route: { query } }: ViewProps): JSX.Element {
   const selection = useSelection();
   const isPortal = session.kind === 'portal';
   const mayRedeliver = session.capabilities.includes('redeliver');
@@ -97,16 +89,7 @@ export function Deliveries({
               )}
             </div>
             {rows.length === 0 ? (
-              <Empty
-                text={Object.keys(asked).length > 0 ? STRINGS.empty : TEXT.empty}
-                next={
-                  Object.keys(asked).length > 0 ? (
-                    <a href={linkTo('deliveries')}>{STRINGS.search.clear}</a>
-                  ) : (
-                    TEXT.emptyNext
-                  )
-                }
-              />
+              <NoEntries page="deliveries" query={query} text={TEXT.empty} next={TEXT.emptyNext} />
             ) : (
               <DeliveryTable
                 rows={rows}

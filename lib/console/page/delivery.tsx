@@ -18,7 +18,6 @@ import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
 
-/** One delivery with its attempts. */
 export function Delivery({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
   const path = `deliveries/${encodeURIComponent(id)}`;
   const loaded = useLoaded(id, ['deliveries'], (signal) =>
@@ -146,7 +145,6 @@ function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
   );
 }
 
-/** What the token of an attempt said. */
 function Claims({ token }: { token: NonNullable<DeliveryAttempt['token']> }): JSX.Element {
   const { alg, kid, jti, txn, event, issuedAt, expiresAt } = token;
   return (

@@ -22,7 +22,6 @@ type EventType = EventTypeList['items'][number];
 export type EndpointValues = Omit<NewEndpointRequest, 'credentials'> &
   Pick<EndpointPatch, 'credentials'>;
 
-/** Adds or edits an endpoint. */
 export function EndpointForm({
   title,
   endpoint,

@@ -1,26 +1,19 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import type { ConsoleSession, CreatedEndpointAnswer, EndpointList } from '../console-api.js';
+import type { CreatedEndpointAnswer, EndpointList } from '../console-api.js';
 import { act, get } from './api.js';
 import { Content, Empty, Pager, Time, Title } from './components.js';
 import { EndpointForm, Secret, type EndpointValues } from './endpoint-form.js';
 import { number, percent } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded } from './live.js';
-import { linkTo, type Route } from './route.js';
+import { linkTo, type ViewProps } from './route.js';
 import { Table } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.endpoints;
 
-/** The list of endpoints. */
-export function Endpoints({
-  session,
-  route: { query },
-}: {
-  session: ConsoleSession;
-  route: Route;
-}): JSX.Element {
+export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element {
   const { capabilities, kind, tenant = query['tenant'] } = session;
   const [isAdding, setIsAdding] = useState(false);
   const [secret, setSecret] = useState<string>();

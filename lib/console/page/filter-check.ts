@@ -4,12 +4,10 @@ import { matchesEvent } from '../../token/event-name.js';
 import type { EventTypeList } from '../console-api.js';
 import { STRINGS } from './strings.js';
 
-/** What a filter does. */
 export interface FilterCheck {
   /** Absent without a filter, or if it cannot be used. */
   readonly filter?: object;
   readonly problem?: string;
-  /** Whether the example of each event matches. */
   readonly examples: readonly { readonly event: string; readonly matches: boolean }[];
 }
 

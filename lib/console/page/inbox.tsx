@@ -9,7 +9,17 @@ import type {
 } from '../console-api.js';
 import { Action } from './action.js';
 import { act, get } from './api.js';
-import { Content, Empty, Facts, Pager, Panel, Pill, Time, Title, type Tone } from './components.js';
+import {
+  Content,
+  Facts,
+  NoEntries,
+  Pager,
+  Panel,
+  Pill,
+  Time,
+  Title,
+  type Tone,
+} from './components.js';
 import { bytes } from './format.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
@@ -30,13 +40,11 @@ const TONES: Record<InboxOutcome, Tone> = {
   refused: 'bad',
 };
 
-/** The list of received requests. */
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
     get<InboxList>('inbox', { ...requestOf(query), after: query['after'] }, signal),
   );
   const items = loaded.data?.items ?? [];
-  const isFiltered = Object.keys(query).some((name) => name !== 'after');
   return (
     <>
       <Title text={TEXT.title} />
@@ -50,12 +58,7 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
         {({ items: rows, next }) => (
           <>
             {rows.length === 0 ? (
-              <Empty
-                text={isFiltered ? STRINGS.empty : TEXT.empty}
-                next={
-                  isFiltered ? <a href={linkTo('inbox')}>{STRINGS.search.clear}</a> : TEXT.emptyNext
-                }
-              />
+              <NoEntries page="inbox" query={query} text={TEXT.empty} next={TEXT.emptyNext} />
             ) : (
               <Table
                 caption={TEXT.title}

@@ -15,12 +15,11 @@ import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
 import { startLive, useLoaded, type Loaded } from './live.js';
 import { Overview } from './overview.js';
-import { linkTo, useRoute, type Route } from './route.js';
+import { linkTo, useRoute, type ViewProps } from './route.js';
 import { setLanguage, STRINGS } from './strings.js';
 
 type Section = keyof typeof STRINGS.nav;
 
-/** Set by the build. */
 declare const PACKAGE_VERSION: string;
 
 /** In a frame, the application around it has its own name, account and links. */
@@ -28,7 +27,6 @@ const IS_FRAMED = window.parent !== window;
 
 const FIRST: Section = 'overview';
 
-/** The sections that this session has. */
 function sectionsOf({ features, kind }: ConsoleSession): Section[] {
   const has: Record<Section, boolean> = {
     overview: true,
@@ -76,7 +74,6 @@ function App(): JSX.Element {
   );
 }
 
-/** The token of a link, in the fragment. */
 function linkToken(): string | undefined {
   return /^#token=(.+)$/.exec(location.hash)?.[1];
 }
@@ -151,11 +148,7 @@ function Navigation({
   session,
   route,
   overview,
-}: {
-  session: ConsoleSession;
-  route: Route;
-  overview: ConsoleOverview | undefined;
-}): JSX.Element {
+}: ViewProps & { overview: ConsoleOverview | undefined }): JSX.Element {
   const failing = overview?.attention?.filter(({ health }) => health.state === 'failing').length;
   const counts: Partial<Record<Section, { count: number; name: string }>> = {
     deliveries: { count: overview?.deliveries?.dead ?? 0, name: STRINGS.status.dead },
@@ -224,11 +217,7 @@ function View({
   session,
   route,
   overview,
-}: {
-  session: ConsoleSession;
-  route: Route;
-  overview: Loaded<ConsoleOverview>;
-}): JSX.Element {
+}: ViewProps & { overview: Loaded<ConsoleOverview> }): JSX.Element {
   const { page, id } = route;
   switch ((page || FIRST) as Section) {
     case 'overview':

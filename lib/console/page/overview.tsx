@@ -1,12 +1,12 @@
 import type { ComponentChildren, JSX } from 'preact';
-import type { ConsoleOverview, ConsoleSession, ConsoleStats, EndpointRow } from '../console-api.js';
+import type { ConsoleOverview, ConsoleStats, EndpointRow } from '../console-api.js';
 import { get } from './api.js';
 import { Chart, Sparkline, statsQuery, type Range } from './charts.js';
 import { Choice, Content, Empty, Panel, Title } from './components.js';
 import { HealthPill, healthText } from './health.js';
 import { duration, number, percent } from './format.js';
 import { useLoaded, type Loaded } from './live.js';
-import { linkTo, type Route } from './route.js';
+import { linkTo, type ViewProps } from './route.js';
 import { RANGES } from './search.js';
 import { STRINGS } from './strings.js';
 
@@ -17,11 +17,7 @@ export function Overview({
   session,
   route,
   overview,
-}: {
-  session: ConsoleSession;
-  route: Route;
-  overview: Loaded<ConsoleOverview>;
-}): JSX.Element {
+}: ViewProps & { overview: Loaded<ConsoleOverview> }): JSX.Element {
   const { tenant, features } = session;
   const range: Range =
     route.query['range'] === '1h' || route.query['range'] === '7d' ? route.query['range'] : '24h';

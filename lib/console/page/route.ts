@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import type { ConsoleSession } from '../console-api.js';
 
 /** Where the page is: everything is in the fragment, so a URL can be shared. */
 export interface Route {
@@ -7,6 +8,12 @@ export interface Route {
   /** Second segment, decoded. */
   readonly id: string | undefined;
   readonly query: Readonly<Record<string, string>>;
+}
+
+/** What a section of the page is rendered from. */
+export interface ViewProps {
+  readonly session: ConsoleSession;
+  readonly route: Route;
 }
 
 /** The last query of each list, for the way back from one of its entries. */

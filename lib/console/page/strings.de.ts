@@ -4,7 +4,6 @@ import type { Messages } from './strings.js';
 const deliveries = (count: number): string =>
   `${number(count)} ${count === 1 ? 'Zustellung' : 'Zustellungen'}`;
 
-/** The strings of the page in German. */
 export const GERMAN: Messages = {
   skip: 'Zum Inhalt springen',
   loading: 'Wird geladen …',

@@ -530,7 +530,6 @@ export const STRINGS = {
   },
 };
 
-/** What a translation has. */
 export type Messages = typeof STRINGS;
 
 const TRANSLATIONS: Readonly<Record<string, Messages>> = { de: GERMAN };

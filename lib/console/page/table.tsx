@@ -3,7 +3,6 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { takeReturn } from './route.js';
 import { STRINGS } from './strings.js';
 
-/** A column of a table. */
 export interface Column<Row> {
   readonly name: string;
   readonly cell: (row: Row) => ComponentChildren;

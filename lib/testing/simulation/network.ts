@@ -2,7 +2,6 @@ import { InMemoryWebhookTransport, type SentWebhook } from '../in-memory-webhook
 import type { SimulatedProcess, Slot } from './simulated-process.js';
 import { drawOutage, isWithin, mix, never, type Simulation, type Span } from './simulation.js';
 
-/** An application that takes requests. */
 export interface ReceivingApplication {
   /** @returns the status of its answer; rejects if the connection was closed */
   receive(webhook: SentWebhook): Promise<number>;
@@ -34,7 +33,6 @@ export class Network<App extends ReceivingApplication = ReceivingApplication> {
     }
   }
 
-  /** Sends the requests of a process. */
   transportOf(process: SimulatedProcess): InMemoryWebhookTransport {
     return new InMemoryWebhookTransport((webhook) => this.send(process, webhook));
   }

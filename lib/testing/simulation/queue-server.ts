@@ -25,7 +25,6 @@ const LEASE = 10_000;
 /** Milliseconds after which a process records an outcome again, if the server failed. */
 const RETRY = 1_000;
 
-/** Called with the outcome of a delivery that is recorded. */
 export type OutcomeObserver = (delivery: WebhookDelivery, run: DeliveryRun) => void;
 
 /** A durable queue as a server: it survives the processes that use it, which run its deliveries. */

@@ -1,6 +1,5 @@
 import type { Violation } from './simulation.js';
 
-/** The result of a seed. */
 export interface SeedResult {
   readonly seed: number;
   /** Numbers of the events that were published. */

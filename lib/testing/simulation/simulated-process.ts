@@ -34,7 +34,6 @@ export class Slot<App = unknown> {
   }
 }
 
-/** A call of an application, and what follows from its result. */
 export interface ApplicationCall<App> {
   call(app: App): Promise<unknown>;
   done(): void;
@@ -65,7 +64,6 @@ export class SimulatedProcess<App = unknown> {
     this.simulation = slot.simulation;
   }
 
-  /** Names a point of this process. */
   pointOf(operation: string): string {
     return `${this.label}/${operation}#${++this.calls}`;
   }

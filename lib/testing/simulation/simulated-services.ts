@@ -30,7 +30,6 @@ const SILENT: LoggerService = { log() {}, warn() {}, error() {} };
 /** Replaces the parts of an application that leave its process. */
 export type Simulate = <Builder extends TestingBuilder>(builder: Builder) => Builder;
 
-/** Builds one process of an application. */
 export type StartApplication = (simulate: Simulate) => Promise<INestApplicationContext>;
 
 /** What runs in a simulation, and what is checked at its end. */

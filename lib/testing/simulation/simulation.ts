@@ -19,10 +19,8 @@ export class Violation extends Error {
   }
 }
 
-/** What a simulation runs. */
 export interface SimulatedWorld {
   hasEnded(): boolean;
-  /** What keeps it from ending. */
   unfinished(): string;
   /** Called once it has ended. */
   atEnd(): void | Promise<void>;
@@ -50,7 +48,6 @@ interface SimulatedEvent extends Due {
  */
 export class Simulation {
   time = 0;
-  /** Ids of the faults that happened. */
   readonly faults: string[] = [];
   readonly trace: string[] = [];
   violation: Violation | undefined;
@@ -86,7 +83,6 @@ export class Simulation {
     return items[mix(name, this.seed) % items.length]!;
   }
 
-  /** Whether a fault of this kind happens at a point. */
   happens(kind: FaultKind, point: string): boolean {
     const id = `${kind} @ ${point}`;
     if (this.time > HORIZON || !this.kinds.has(kind)) return false;
@@ -109,7 +105,6 @@ export class Simulation {
     if (!holds) this.fail(new Violation(invariant, detail()));
   }
 
-  /** Ends the run. */
   fail(violation: Violation): void {
     if (this.violation !== undefined) return;
     this.violation = violation;

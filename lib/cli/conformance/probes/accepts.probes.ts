@@ -3,6 +3,8 @@ import {
   ALL_ACCEPTED,
   ADVISED,
   DEFAULT_ONLY,
+  DRAFT_00,
+  DRAFT_02,
   HASHED,
   INLINE,
   probesOf,
@@ -11,15 +13,13 @@ import {
 import { BODY } from '../probe.context.js';
 import type { Probe } from '../probe.interface.js';
 
-const { accepted } = probesOf('accepts');
+const probes = probesOf('accepts');
+const { accepted } = probes();
 
 const BYTES = Buffer.from([0, 255, 254, 13, 10, 0, 128, 34, 92]);
 const OCTETS = [['Content-Type', 'application/octet-stream']] as const;
-const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
-const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
 const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
 
-/** Valid requests. */
 export const ACCEPTS_PROBES: readonly Probe[] = [
   // The first probe guards all others: if a valid event is refused, other refusals prove nothing.
   accepted('plain', 'a plain event', 'A valid event is accepted.', {}),
@@ -38,7 +38,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       (c) => c.post(BODY, {}, algorithm),
     ),
   ),
-  accepted(
+  probes(HASHED).accepted(
     'hash-upper-hex',
     'a digest in upper-case hex',
     'Hex digits may be upper or lower case.',
@@ -47,66 +47,55 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       const [name = '', hex = ''] = hash.split(':');
       return c.post(BODY, { webhook: { hash: `${name}:${hex.toUpperCase()}` } });
     },
-    HASHED,
   ),
-  accepted(
+  probes(DEFAULT_ONLY).accepted(
     'post-data',
     'POST without a body, with data',
     'Without a body, the payload is the data of the token.',
     (c) => c.raw({ method: 'POST', webhook: { data: { conformance: true } } }),
-    DEFAULT_ONLY,
   ),
-  accepted(
+  probes(DEFAULT_ONLY).accepted(
     'post-empty',
     'POST without body or data',
     'An event may have no data.',
     (c) => c.raw({ method: 'POST' }),
-    DEFAULT_ONLY,
   ),
-  accepted(
+  probes(INLINE).accepted(
     'post-empty-digest',
     'POST without a body, with the digest of an empty body',
     'The digest of zero bytes matches an empty body.',
     (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
-    INLINE,
   ),
-  accepted(
+  probes(DEFAULT_ONLY).accepted(
     'post-data-and-hash',
     'POST with body, data and hash',
     'The hash matches, and the payload is the body.',
     (c) => c.post(BODY, { webhook: { data: { n: 2 } } }),
-    DEFAULT_ONLY,
   ),
-  accepted(
+  probes(DEFAULT_ONLY).accepted(
     'dual-stamp',
     'POST with the digests of both formats',
     'A sender may support receivers of both formats with one request.',
     (c) =>
-      c.post(BODY, {
-        webhook: { ...c.stamp(BODY), ...c.stamp(BODY, 'sha3-256', 'swt-draft-00') },
-      }),
-    DEFAULT_ONLY,
+      c.post(BODY, { webhook: { ...c.stamp(BODY), ...c.stamp(BODY, 'sha3-256', 'swt-draft-00') } }),
   ),
-  accepted(
+  probes(DRAFT_00).accepted(
     'base64-data',
     'HEAD with data as base64 of the JSON',
     'The reference implementation of the draft sends data this way.',
     { webhook: { data: Buffer.from('{"conformance":true}').toString('base64') } },
-    DRAFT_00,
   ),
-  accepted(
+  probes(ADVISED, DRAFT_00).accepted(
     'base64-list',
     'HEAD with an array as base64 of the JSON',
     'The reference implementation of the draft accepts any JSON in this form.',
     { webhook: { data: Buffer.from('[1]').toString('base64') } },
-    { ...ADVISED, ...DRAFT_00 },
   ),
-  accepted(
+  probes(ADVISED, { profiles: ['swt-draft-00', 'swt-draft-02'] }).accepted(
     'event-one-word',
     'an event of one word',
     'The drafts recommend <entity>.<action> and do not require it.',
     { webhook: { event: 'ping' } },
-    { ...ADVISED, profiles: ['swt-draft-00', 'swt-draft-02'] },
   ),
   accepted(
     'times-fraction',
@@ -114,7 +103,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'Times may have fractions (RFC 7519, section 2).',
     (c) => c.request({ claims: { iat: c.now - 0.75, nbf: c.now - 0.75, exp: c.now + 60.25 } }),
   ),
-  accepted(
+  probes(DRAFT_00).accepted(
     'no-hash-alg',
     'POST without hashAlg',
     'The default algorithm is SHA3-256.',
@@ -122,23 +111,14 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       const { data } = c.stamp(BODY, 'sha3-256') as { data: object };
       return c.post(BODY, { webhook: { data: { ...data, hashAlg: undefined } } });
     },
-    DRAFT_00,
   ),
-  accepted(
-    'no-typ',
-    'no typ',
-    'This wire format does not check typ.',
-    { header: { typ: undefined } },
-    DRAFT_00,
-  ),
-  accepted(
-    'retry-count',
-    'retry_count 3',
-    'A sender may count its attempts.',
-    { webhook: { retry_count: 3 } },
-    DRAFT_02,
-  ),
-  accepted(
+  probes(DRAFT_00).accepted('no-typ', 'no typ', 'This wire format does not check typ.', {
+    header: { typ: undefined },
+  }),
+  probes(DRAFT_02).accepted('retry-count', 'retry_count 3', 'A sender may count its attempts.', {
+    webhook: { retry_count: 3 },
+  }),
+  probes(ADVISED, TOLERANT).accepted(
     'post-chunked',
     'POST in chunks',
     'A body may come without Content-Length (RFC 9112, section 7.1).',
@@ -149,20 +129,13 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       }),
       body: Buffer.from(`${Buffer.byteLength(BODY).toString(16)}\r\n${BODY}\r\n0\r\n\r\n`),
     }),
-    { ...ADVISED, ...TOLERANT },
   ),
   accepted('post-large', 'POST with 100 kB', 'POST is for larger data.', (c) =>
     c.post(COMPACT_LARGE),
   ),
-  accepted(
-    'head-large',
-    'HEAD with 4 kB of data',
-    'Up to 6 kB may be inline.',
-    {
-      webhook: { data: { note: 'x'.repeat(4_000) } },
-    },
-    INLINE,
-  ),
+  probes(INLINE).accepted('head-large', 'HEAD with 4 kB of data', 'Up to 6 kB may be inline.', {
+    webhook: { data: { note: 'x'.repeat(4_000) } },
+  }),
   accepted('unicode', 'non-ASCII characters', 'JSON is UTF-8.', (c) =>
     c.profile === 'swt-draft-02'
       ? c.post(JSON.stringify({ name: 'Łódź 日本 😀' }))
@@ -178,17 +151,13 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'unknown-claim',
     'an unknown claim',
     'Unknown claims are ignored (RFC 7519, section 4).',
-    {
-      claims: { color: 'red', nested: { a: [1] } },
-    },
+    { claims: { color: 'red', nested: { a: [1] } } },
   ),
   accepted(
     'unknown-header',
     'an unknown header member',
     'Unknown header members are ignored (RFC 7515, section 4).',
-    {
-      header: { 'x-color': 'red' },
-    },
+    { header: { 'x-color': 'red' } },
   ),
   accepted('with-sub', 'with sub', 'sub is a registered, optional claim.', {
     claims: { sub: 'customer-7' },
@@ -196,33 +165,26 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted('with-txn', 'with txn', 'txn identifies the event (RFC 8417, section 2.2).', (c) =>
     c.request({ claims: { txn: crypto.randomUUID() } }),
   ),
-  accepted(
-    'no-nbf',
-    'no nbf',
-    "The specification's own example has none.",
-    { claims: { nbf: undefined } },
-    DEFAULT_ONLY,
-  ),
-  accepted(
+  probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
+    claims: { nbf: undefined },
+  }),
+  probes(ADVISED, DEFAULT_ONLY).accepted(
     'typ-lower-case',
     'typ in lower case',
     'typ is a media type (RFC 7515, section 4.1.9).',
     { header: { typ: 'jwt' } },
-    { ...ADVISED, ...DEFAULT_ONLY },
   ),
-  accepted(
+  probes(ADVISED, DEFAULT_ONLY).accepted(
     'typ-application',
     'typ application/jwt',
     'typ is a media type (RFC 7515, section 4.1.9).',
     { header: { typ: 'application/jwt' } },
-    { ...ADVISED, ...DEFAULT_ONLY },
   ),
-  accepted(
+  probes(ADVISED).accepted(
     'no-kid',
     'no kid',
     'kid is optional: all keys of the issuer are tried.',
     (c) => (c.settings.kid === undefined ? undefined : c.request({ header: { kid: undefined } })),
-    ADVISED,
   ),
   accepted(
     'audience-list',
@@ -234,28 +196,25 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       return c.request({ claims: { aud: ['https://other.example', audience] } });
     },
   ),
-  accepted(
+  probes(ADVISED, TOLERANT).accepted(
     'expired-just-now',
     'expired half a minute ago',
     'Clocks may differ by up to a minute.',
     (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 30 } }),
-    { ...ADVISED, ...TOLERANT },
   ),
-  accepted(
+  probes(ADVISED, TOLERANT).accepted(
     'issued-soon',
     'issued in half a minute',
     'Clocks may differ by up to a minute.',
     (c) => c.request({ claims: { iat: c.now + 30, nbf: c.now + 30 } }),
-    { ...ADVISED, ...TOLERANT },
   ),
-  accepted(
+  probes(ADVISED).accepted(
     'hour-long',
     'a lifetime of one hour',
     "The draft's own example is valid for an hour.",
     (c) => c.request({ claims: { exp: c.now + 3_600 } }),
-    ADVISED,
   ),
-  accepted(
+  probes(TOLERANT).accepted(
     'scheme-lower-case',
     'the scheme in lower case',
     'Schemes are case-insensitive (RFC 9110, section 11.1).',
@@ -266,13 +225,11 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
         authorization: request.authorization.map((one) => one.replace('Bearer', 'bearer')),
       };
     },
-    TOLERANT,
   ),
-  accepted(
+  probes(ADVISED, { expect: ALL_ACCEPTED }).accepted(
     'kept-connection',
     'two events on one connection',
     'A connection may be reused.',
     (c) => [c.request(), c.request({ sameConnection: true })],
-    { ...ADVISED, expect: ALL_ACCEPTED },
   ),
 ];

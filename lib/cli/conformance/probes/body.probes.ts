@@ -1,16 +1,15 @@
 import { gzipSync } from 'node:zlib';
 import { BODY } from '../probe.context.js';
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, HASHED, probesOf } from './define-probe.js';
+import { ADVISED, DEFAULT_ONLY, DRAFT_00, DRAFT_02, HASHED, probesOf } from './define-probe.js';
 
-const { refused } = probesOf('body');
+const probes = probesOf('body');
+const { refused } = probes();
 
 const EXACT = 'The digest covers the exact bytes of the body.';
 const GRAMMAR =
   'A hash is one of six algorithm names, a colon, and hex digits of the exact length.';
 const UNAUTHENTICATED = 'No hash covers the body.';
-const DRAFT_00 = { profiles: ['swt-draft-00'] } as const;
-const DRAFT_02 = { profiles: ['swt-draft-02'] } as const;
 
 const OTHER = BODY.replace('1', '2');
 const REWRITTEN = '{"n":1,"conformance":true}';
@@ -44,33 +43,29 @@ export const BODY_PROBES: readonly Probe[] = [
   refused('no-hash-byte', 'one byte without a digest', UNAUTHENTICATED, (c) =>
     c.raw({ method: 'POST', body: ' ' }),
   ),
-  refused(
+  probes({ profiles: ['webhook-token', 'swt-draft-00'] }).refused(
     'no-hash-data',
     'a body with data, without a digest',
     UNAUTHENTICATED,
     (c) => c.raw({ method: 'POST', body: BODY, webhook: { data: { n: 1 } } }),
-    { profiles: ['webhook-token', 'swt-draft-00'] },
   ),
-  refused(
+  probes(DEFAULT_ONLY).refused(
     'data-and-other',
     'data, and a body that does not match its digest',
     EXACT,
     (c) => c.post(BODY, { body: OTHER, webhook: { data: { n: 1 } } }),
-    DEFAULT_ONLY,
   ),
-  refused(
+  probes(DEFAULT_ONLY).refused(
     'head-hash',
     'a digest on HEAD',
     'A HEAD has no body to check.',
     (c) => c.raw({ webhook: c.stamp(BODY) }),
-    DEFAULT_ONLY,
   ),
-  refused(
+  probes(DRAFT_02).refused(
     'empty-hash',
     'the digest of an empty body, and no body',
     'An empty body has no hash.',
     (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
-    DRAFT_02,
   ),
   ...(
     [
@@ -80,51 +75,33 @@ export const BODY_PROBES: readonly Probe[] = [
       ['hash-prototype', 'a digest named __proto__', `__proto__:${'0'.repeat(64)}`],
     ] as const
   ).map(([name, title, value]) =>
-    refused(name, title, GRAMMAR, (c) => c.post(BODY, { webhook: { hash: value } }), HASHED),
+    probes(HASHED).refused(name, title, GRAMMAR, (c) => c.post(BODY, { webhook: { hash: value } })),
   ),
-  refused(
-    'hash-short',
-    'a digest of half the length',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => text.slice(0, -32))(c.stamp(BODY))),
-    HASHED,
+  probes(HASHED).refused('hash-short', 'a digest of half the length', GRAMMAR, (c) =>
+    c.post(BODY, hash((text) => text.slice(0, -32))(c.stamp(BODY))),
   ),
-  refused(
-    'hash-one-digit',
-    'a digest that is one digit short',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => text.slice(0, -1))(c.stamp(BODY))),
-    HASHED,
+  probes(HASHED).refused('hash-one-digit', 'a digest that is one digit short', GRAMMAR, (c) =>
+    c.post(BODY, hash((text) => text.slice(0, -1))(c.stamp(BODY))),
   ),
-  refused(
+  probes(HASHED).refused(
     'hash-other-name',
     'a digest with the name of another algorithm',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => text.replace(/^[^:]+/, 'sha3-256'))(c.stamp(BODY))),
-    HASHED,
   ),
-  refused(
-    'hash-two',
-    'two digests in one string',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => `${text},${text}`)(c.stamp(BODY))),
-    HASHED,
+  probes(HASHED).refused('hash-two', 'two digests in one string', GRAMMAR, (c) =>
+    c.post(BODY, hash((text) => `${text},${text}`)(c.stamp(BODY))),
   ),
-  refused(
+  probes(ADVISED, HASHED).refused(
     'hash-upper-name',
     'the algorithm name in upper case',
     GRAMMAR,
     (c) => c.post(BODY, hash((text) => text.replace(/^sha/, 'SHA'))(c.stamp(BODY))),
-    { ...ADVISED, ...HASHED },
   ),
-  refused(
-    'hash-list',
-    'an array as hash',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => [text])(c.stamp(BODY))),
-    HASHED,
+  probes(HASHED).refused('hash-list', 'an array as hash', GRAMMAR, (c) =>
+    c.post(BODY, hash((text) => [text])(c.stamp(BODY))),
   ),
-  refused(
+  probes(HASHED).refused(
     'hash-foreign-name',
     'the algorithm name of the other wire format',
     'Wire formats must not be mixed.',
@@ -132,18 +109,16 @@ export const BODY_PROBES: readonly Probe[] = [
       const other = c.profile === 'webhook-token' ? 'swt-draft-02' : 'webhook-token';
       return c.post(BODY, { webhook: c.stamp(BODY, 'sha256', other) });
     },
-    HASHED,
   ),
-  refused(
+  probes(DEFAULT_ONLY).refused(
     'draft-stamp-alone',
     "the draft's digest alone",
     'Wire formats must not be mixed.',
     (c) =>
       c.raw({ method: 'POST', body: BODY, webhook: c.stamp(BODY, 'sha3-256', 'swt-draft-00') }),
-    DEFAULT_ONLY,
   ),
   ...([-1, 1] as const).map((off) =>
-    refused(
+    probes(DRAFT_00).refused(
       `size${off === -1 ? '-less' : '-more'}`,
       `size off by ${off}`,
       'size is the length of the body.',
@@ -151,20 +126,13 @@ export const BODY_PROBES: readonly Probe[] = [
         const { data } = c.stamp(BODY) as { data: { size: number } };
         return c.post(BODY, { webhook: { data: { ...data, size: data.size + off } } });
       },
-      DRAFT_00,
     ),
   ),
-  refused(
-    'hash-alg-unknown',
-    'hashAlg MD5',
-    'hashAlg is one of six.',
-    (c) => {
-      const { data } = c.stamp(BODY) as { data: object };
-      return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'MD5' } } });
-    },
-    DRAFT_00,
-  ),
-  refused(
+  probes(DRAFT_00).refused('hash-alg-unknown', 'hashAlg MD5', 'hashAlg is one of six.', (c) => {
+    const { data } = c.stamp(BODY) as { data: object };
+    return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'MD5' } } });
+  }),
+  probes(DRAFT_00).refused(
     'hash-alg-other',
     'the name of another algorithm of the same length',
     EXACT,
@@ -172,7 +140,6 @@ export const BODY_PROBES: readonly Probe[] = [
       const { data } = c.stamp(BODY) as { data: object };
       return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'SHA3-256' } } });
     },
-    DRAFT_00,
   ),
   refused('encoded', 'a compressed body with the digest of the uncompressed one', EXACT, (c) =>
     c.post(BODY, {
@@ -183,7 +150,7 @@ export const BODY_PROBES: readonly Probe[] = [
       ],
     }),
   ),
-  refused(
+  probes(ADVISED, DEFAULT_ONLY).refused(
     'encoded-digested',
     'a compressed body with its own digest',
     'It is ambiguous whether the digest covers the compressed bytes, so receivers refuse it.',
@@ -196,13 +163,11 @@ export const BODY_PROBES: readonly Probe[] = [
         ],
       });
     },
-    { ...ADVISED, ...DEFAULT_ONLY },
   ),
-  refused(
+  probes(ADVISED).refused(
     'not-json',
     'an authentic body that is declared as JSON, but is not',
     'It cannot be handled.',
     (c) => c.post('{"conformance":'),
-    ADVISED,
   ),
 ];

@@ -1,7 +1,8 @@
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, probesOf, TOLERANT } from './define-probe.js';
+import { ADVISED, DEFAULT_ONLY, DRAFT_00, probesOf, TOLERANT } from './define-probe.js';
 
-const { refused } = probesOf('token');
+const probes = probesOf('token');
+const { refused } = probes();
 
 const REPEATED = 'Parsers disagree on the value of a repeated member.';
 const JSON_OBJECT = 'The claims are one JSON object in UTF-8 (RFC 7519, section 7.2).';
@@ -14,15 +15,9 @@ export const CLAIM_PROBES: readonly Probe[] = [
   ...['webhook', 'iss', 'exp', 'iat', 'jti'].map((claim) =>
     refused(`no-${claim}`, `no ${claim}`, REQUIRED, { claims: { [claim]: undefined } }),
   ),
-  refused(
-    'no-nbf',
-    'no nbf',
-    REQUIRED,
-    { claims: { nbf: undefined } },
-    {
-      profiles: ['swt-draft-00', 'swt-draft-02'],
-    },
-  ),
+  probes({ profiles: ['swt-draft-00', 'swt-draft-02'] }).refused('no-nbf', 'no nbf', REQUIRED, {
+    claims: { nbf: undefined },
+  }),
   refused('no-event', 'no event', REQUIRED, { webhook: { event: undefined } }),
   refused('expired', 'expired an hour ago', 'now < exp.', (c) =>
     c.request({ claims: { iat: c.now - 3_900, nbf: c.now - 3_900, exp: c.now - 3_600 } }),
@@ -33,12 +28,11 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'now < exp, beyond every allowed tolerance.',
     (c) => c.request({ claims: { iat: c.now - 660, nbf: c.now - 660, exp: c.now - 360 } }),
   ),
-  refused(
+  probes(DRAFT_00).refused(
     'expired-seconds',
     'expired ten seconds ago',
     'This wire format has no clock tolerance.',
     (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 10 } }),
-    { profiles: ['swt-draft-00'] },
   ),
   refused('nbf-future', 'valid in an hour', 'nbf <= now.', (c) =>
     c.request({ claims: { nbf: c.now + 3_500, exp: c.now + 3_590 } }),
@@ -61,12 +55,8 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('exp-null', 'exp null', 'Times are numbers (RFC 7519, section 2).', {
     claims: { exp: null },
   }),
-  refused(
-    'exp-before-iat',
-    'exp before iat',
-    'exp is after iat.',
-    (c) => c.request({ claims: { iat: c.now, nbf: c.now, exp: c.now - 1 } }),
-    { ...ADVISED, ...TOLERANT },
+  probes(ADVISED, TOLERANT).refused('exp-before-iat', 'exp before iat', 'exp is after iat.', (c) =>
+    c.request({ claims: { iat: c.now, nbf: c.now, exp: c.now - 1 } }),
   ),
   refused(
     'long-lived',
@@ -78,19 +68,14 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('jti-number', 'a number as jti', 'jti is a string (RFC 7519, section 4.1.7).', {
     claims: { jti: 7 },
   }),
-  refused(
-    'jti-long',
-    'a jti of 10000 characters',
-    'Receivers store it.',
-    { claims: { jti: 'j'.repeat(10_000) } },
-    ADVISED,
-  ),
-  refused(
+  probes(ADVISED).refused('jti-long', 'a jti of 10000 characters', 'Receivers store it.', {
+    claims: { jti: 'j'.repeat(10_000) },
+  }),
+  probes(ADVISED).refused(
     'jti-control',
     'a jti with a control character',
     'Receivers store and log it.',
     { claims: { jti: 'a\u0000b' } },
-    ADVISED,
   ),
   refused('iss-other', 'another issuer with the correct key', 'A key belongs to one issuer.', {
     claims: { iss: 'https://untrusted.invalid' },
@@ -102,24 +87,20 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'aud-other',
     'another audience',
     'aud must name the receiver (RFC 7519, section 4.1.3).',
-    {
-      claims: { aud: 'https://other-audience.invalid' },
-    },
+    { claims: { aud: 'https://other-audience.invalid' } },
   ),
-  refused(
+  probes(ADVISED).refused(
     'aud-missing',
     'no audience, although the receiver has one',
     'A token without an audience could be used at any receiver.',
     (c) =>
       c.settings.audience === undefined ? undefined : c.request({ claims: { aud: undefined } }),
-    ADVISED,
   ),
-  refused(
+  probes(ADVISED, DEFAULT_ONLY).refused(
     'event-no-dot',
     'an event without a dot',
     'An event is <entity>.<action>.',
     { webhook: { event: 'order' } },
-    { ...ADVISED, ...DEFAULT_ONLY },
   ),
   refused('event-empty', 'an empty event', 'An event has a name.', { webhook: { event: '' } }),
   refused('event-list', 'an array as event', 'An event has one name.', (c) =>
@@ -129,30 +110,19 @@ export const CLAIM_PROBES: readonly Probe[] = [
     claims: { webhook: 'order.created' },
   }),
   refused('webhook-null', 'webhook null', 'webhook is an object.', { claims: { webhook: null } }),
-  refused(
-    'data-list',
-    'an array as data',
-    'data is an object.',
-    { webhook: { data: [1] } },
-    DEFAULT_ONLY,
-  ),
-  refused(
-    'data-text',
-    'a string as data',
-    'data is an object.',
-    { webhook: { data: 'e30=' } },
-    DEFAULT_ONLY,
-  ),
-  refused(
+  probes(DEFAULT_ONLY).refused('data-list', 'an array as data', 'data is an object.', {
+    webhook: { data: [1] },
+  }),
+  probes(DEFAULT_ONLY).refused('data-text', 'a string as data', 'data is an object.', {
+    webhook: { data: 'e30=' },
+  }),
+  probes(ADVISED, DEFAULT_ONLY).refused(
     'data-prototype',
     'data that replaces a prototype',
     'A careless merge would pollute prototypes.',
-    {
-      claimsText: (json) => json.replace('"data":{', '"data":{"__proto__":{"admin":true},'),
-    },
-    { ...ADVISED, ...DEFAULT_ONLY },
+    { claimsText: (json) => json.replace('"data":{', '"data":{"__proto__":{"admin":true},') },
   ),
-  refused(
+  probes(ADVISED, DEFAULT_ONLY).refused(
     'data-deep',
     'data that nests 1000 levels',
     'Recursive code overflows the stack.',
@@ -160,7 +130,6 @@ export const CLAIM_PROBES: readonly Probe[] = [
       claimsText: (json) =>
         json.replace('"data":{', `"data":{"deep":${'['.repeat(1_000)}${']'.repeat(1_000)},`),
     },
-    { ...ADVISED, ...DEFAULT_ONLY },
   ),
   refused('exp-twice', 'exp repeated', REPEATED, (c) =>
     c.request({
@@ -174,32 +143,22 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('event-twice', 'event repeated', REPEATED, {
     claimsText: (json) => json.replace('"webhook":{', '"webhook":{"event":"other.event",'),
   }),
-  refused(
-    'byte-order-mark',
-    'a byte order mark before the claims',
-    JSON_OBJECT,
-    { claimsText: (json) => `\ufeff${json}` },
-    ADVISED,
-  ),
+  probes(ADVISED).refused('byte-order-mark', 'a byte order mark before the claims', JSON_OBJECT, {
+    claimsText: (json) => `\ufeff${json}`,
+  }),
   refused('claims-list', 'an array as claims', JSON_OBJECT, { claimsText: (json) => `[${json}]` }),
   refused('claims-text', 'claims that are not JSON', JSON_OBJECT, {
     claimsText: () => 'order.created',
   }),
-  refused(
-    'claims-not-utf8',
-    'claims that are not UTF-8',
-    JSON_OBJECT,
-    {
-      claimsText: (json) =>
-        Buffer.concat([
-          Buffer.from(json.slice(0, -1)),
-          Buffer.from(',"x":"'),
-          Buffer.from([0xff, 0xfe]),
-          Buffer.from('"}'),
-        ]),
-    },
-    ADVISED,
-  ),
+  probes(ADVISED).refused('claims-not-utf8', 'claims that are not UTF-8', JSON_OBJECT, {
+    claimsText: (json) =>
+      Buffer.concat([
+        Buffer.from(json.slice(0, -1)),
+        Buffer.from(',"x":"'),
+        Buffer.from([0xff, 0xfe]),
+        Buffer.from('"}'),
+      ]),
+  }),
   refused('claims-cut', 'truncated claims', JSON_OBJECT, {
     claimsText: (json) => json.slice(0, -1),
   }),

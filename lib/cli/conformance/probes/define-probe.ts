@@ -1,7 +1,6 @@
 import type { Forgery, ProbeContext } from '../probe.context.js';
 import {
   CONFORMANCE_PROFILES,
-  type ConformanceProfile,
   type Expectation,
   type Probe,
   type ProbeAnswer,
@@ -16,51 +15,46 @@ type Make = (context: ProbeContext) => ProbeRequest | readonly ProbeRequest[] | 
 /** Overrides of a probe; by default it is a `must` in every wire format. */
 type More = Partial<Pick<Probe, 'level' | 'profiles' | 'expect'>>;
 
+type Define = (name: string, title: string, reason: string, make: Make | Forgery) => Probe;
+
 /** Defines the probes of a group: requests that must be accepted, and requests that must be refused. */
-export function probesOf(group: ProbeGroup): {
-  accepted(name: string, title: string, reason: string, make: Make | Forgery, more?: More): Probe;
-  refused(name: string, title: string, reason: string, make: Make | Forgery, more?: More): Probe;
-} {
-  const define =
-    (expect: Probe['expect']) =>
-    (
-      name: string,
-      title: string,
-      reason: string,
-      make: Make | Forgery,
-      more: More = {},
-    ): Probe => ({
-      id: `${group}.${name}`,
-      group,
-      title,
-      reason,
-      profiles: CONFORMANCE_PROFILES,
-      level: 'must',
-      expect,
-      ...more,
-      make: (context) => {
-        const made = typeof make === 'function' ? make(context) : context.request(make);
-        if (made === undefined) return undefined;
-        return Array.isArray(made) ? (made as ProbeRequest[]) : [made as ProbeRequest];
-      },
-    });
-  return { accepted: define(ACCEPTED), refused: define(REFUSED) };
+export function probesOf(
+  group: ProbeGroup,
+): (...more: readonly More[]) => { readonly accepted: Define; readonly refused: Define } {
+  return (...more) => {
+    const define =
+      (expect: Expectation): Define =>
+      (name, title, reason, make) => ({
+        id: `${group}.${name}`,
+        group,
+        title,
+        reason,
+        profiles: CONFORMANCE_PROFILES,
+        level: 'must',
+        expect,
+        ...(Object.assign({}, ...more) as More),
+        make: (context) => {
+          const made = typeof make === 'function' ? make(context) : context.request(make);
+          if (made === undefined) return undefined;
+          return Array.isArray(made) ? (made as ProbeRequest[]) : [made as ProbeRequest];
+        },
+      });
+    return { accepted: define(ACCEPTED), refused: define(REFUSED) };
+  };
 }
 
-/** Only the default wire format. */
-export const DEFAULT_ONLY: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token'],
-};
+type Formats = Pick<Probe, 'profiles'>;
+
+export const DEFAULT_ONLY: Formats = { profiles: ['webhook-token'] };
+
+export const DRAFT_00: Formats = { profiles: ['swt-draft-00'] };
+export const DRAFT_02: Formats = { profiles: ['swt-draft-02'] };
 
 /** Wire formats that send small events inline by HEAD. */
-export const INLINE: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token', 'swt-draft-00'],
-};
+export const INLINE: Formats = { profiles: ['webhook-token', 'swt-draft-00'] };
 
 /** Wire formats that tolerate clock differences. */
-export const TOLERANT: { readonly profiles: readonly ConformanceProfile[] } = {
-  profiles: ['webhook-token', 'swt-draft-02'],
-};
+export const TOLERANT: Formats = { profiles: ['webhook-token', 'swt-draft-02'] };
 
 /** Wire formats that have the digest in `webhook.hash`. */
 export const HASHED = TOLERANT;

@@ -6,6 +6,8 @@ import {
   unanswered,
   REFUSED,
   ADVISED,
+  DEFAULT_ONLY,
+  DRAFT_02,
   INLINE,
   probesOf,
   TOLERANT,
@@ -13,7 +15,8 @@ import {
 import { BODY } from '../probe.context.js';
 import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
 
-const { accepted, refused } = probesOf('http');
+const probes = probesOf('http');
+const { refused } = probes();
 
 const METHODS = 'Only the methods of the wire format are allowed.';
 const ONE_CREDENTIAL = 'With two credentials, servers disagree which one counts.';
@@ -47,20 +50,15 @@ export const HTTP_PROBES: readonly Probe[] = [
   ...['GET', 'PUT', 'PATCH', 'DELETE'].map((method) =>
     refused(`method-${method.toLowerCase()}`, `${method} with a valid token`, METHODS, { method }),
   ),
-  refused('method-head', 'HEAD', METHODS, (c) => c.raw(), { profiles: ['swt-draft-02'] }),
-  refused(
-    'status-405',
-    'GET is rejected with 405 and Allow',
-    'RFC 9110, section 15.5.6.',
-    { method: 'GET' },
-    {
-      ...ADVISED,
-      expect: all(
-        answeredWith(405),
-        has('allow', (value) => /POST/.test(value)),
-      ),
-    },
-  ),
+  probes(DRAFT_02).refused('method-head', 'HEAD', METHODS, (c) => c.raw()),
+  probes(ADVISED, {
+    expect: all(
+      answeredWith(405),
+      has('allow', (value) => /POST/.test(value)),
+    ),
+  }).refused('status-405', 'GET is rejected with 405 and Allow', 'RFC 9110, section 15.5.6.', {
+    method: 'GET',
+  }),
   refused(
     'no-authorization',
     'no Authorization',
@@ -80,17 +78,11 @@ export const HTTP_PROBES: readonly Probe[] = [
     const request = c.request();
     return authorized(request, request.authorization[0]!.slice('Bearer '.length));
   }),
-  refused(
-    'two-headers',
-    'two Authorization headers',
-    ONE_CREDENTIAL,
-    (c) => {
-      const request = c.request();
-      return authorized(request, request.authorization[0]!, 'Bearer x.y.z');
-    },
-    TOLERANT,
-  ),
-  refused(
+  probes(TOLERANT).refused('two-headers', 'two Authorization headers', ONE_CREDENTIAL, (c) => {
+    const request = c.request();
+    return authorized(request, request.authorization[0]!, 'Bearer x.y.z');
+  }),
+  probes(TOLERANT).refused(
     'two-headers-last',
     'two Authorization headers, the valid one last',
     ONE_CREDENTIAL,
@@ -98,95 +90,76 @@ export const HTTP_PROBES: readonly Probe[] = [
       const request = c.request();
       return authorized(request, 'Bearer x.y.z', request.authorization[0]!);
     },
-    TOLERANT,
   ),
   refused('joined-headers', 'two credentials joined by a comma', ONE_CREDENTIAL, (c) => {
     const request = c.request();
     return authorized(request, `${request.authorization[0]}, Bearer x.y.z`);
   }),
-  refused(
+  probes(TOLERANT, {
+    expect: all(REFUSED, (outcomes, context) => {
+      const last = outcomes.at(-1)!;
+      return typeof last !== 'string' && last.status === 401
+        ? CHALLENGED(outcomes, context)
+        : undefined;
+    }),
+  }).refused(
     'challenge',
     '401 without a token has WWW-Authenticate',
     'RFC 9110, section 15.5.2, and RFC 6750, section 3.',
     (c) => authorized(c.request()),
-    {
-      ...TOLERANT,
-      expect: all(REFUSED, (outcomes, context) => {
-        const last = outcomes.at(-1)!;
-        return typeof last !== 'string' && last.status === 401
-          ? CHALLENGED(outcomes, context)
-          : undefined;
-      }),
-    },
   ),
-  refused(
+  probes(ADVISED, TOLERANT, { expect: answeredWith(401) }).refused(
     'status-401',
     'an invalid token is rejected with 401',
     'Senders must be able to tell an invalid token from a wrong body.',
-    {
-      claims: { iss: 'https://untrusted.invalid' },
-    },
-    { ...ADVISED, ...TOLERANT, expect: answeredWith(401) },
+    { claims: { iss: 'https://untrusted.invalid' } },
   ),
-  refused(
+  probes(ADVISED, { expect: answeredWith(400) }).refused(
     'status-400',
     'a wrong body is rejected with 400',
     'Senders must be able to tell an invalid token from a wrong body.',
     (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
-    { ...ADVISED, expect: answeredWith(400) },
   ),
-  refused(
+  probes(ADVISED, {
+    ...DEFAULT_ONLY,
+    expect: all(
+      REFUSED,
+      has('content-type', (value) => value.startsWith('application/problem+json')),
+    ),
+  }).refused(
     'problem',
     'a refused POST explains why',
     'application/problem+json (RFC 9457).',
     (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
-    {
-      ...ADVISED,
-      profiles: ['webhook-token'],
-      expect: all(
-        REFUSED,
-        has('content-type', (value) => value.startsWith('application/problem+json')),
-      ),
-    },
   ),
-  accepted(
+  probes(ADVISED, { expect: all(ALL_ACCEPTED, NOT_STORED) }).accepted(
     'no-store',
     'an accepted event is not cached',
     'A cache would answer the next HEAD itself.',
     {},
-    {
-      ...ADVISED,
-      expect: all(ALL_ACCEPTED, NOT_STORED),
-    },
   ),
-  refused(
+  probes(ADVISED, { expect: all(REFUSED, NOT_STORED) }).refused(
     'no-store-refused',
     'a refusal is not cached',
     'A cache would refuse the next request itself.',
-    {
-      claims: { iss: 'https://untrusted.invalid' },
-    },
-    { ...ADVISED, expect: all(REFUSED, NOT_STORED) },
+    { claims: { iss: 'https://untrusted.invalid' } },
   ),
-  accepted(
+  probes(INLINE, ADVISED, { expect: answeredWith(202, 204) }).accepted(
     'head-status',
     'HEAD is acknowledged with 202 or 204',
     'A 200 proves nothing: every GET route answers HEAD with it.',
     {},
-    {
-      ...INLINE,
-      ...ADVISED,
-      expect: answeredWith(202, 204),
-    },
   ),
-  accepted(
+  probes(INLINE, { expect: IN_SYNC }).accepted(
     'head-with-length',
     'HEAD with Content-Length, then another event',
     'A HEAD has no body: a server that waits for one reads the next request as the body.',
     (c) => [{ ...c.request(), contentLength: 245 }, c.request({ sameConnection: true })],
-    { ...INLINE, expect: IN_SYNC },
   ),
-  accepted(
+  probes({
+    expect: (outcomes, context) =>
+      IN_SYNC(outcomes, context)?.replace('HEAD with Content-Length', 'the refused POST'),
+  }).accepted(
     'refused-then-event',
     'a refused POST, then an event on the same connection',
     'The rest of a refused body must not be read as a request.',
@@ -194,12 +167,8 @@ export const HTTP_PROBES: readonly Probe[] = [
       { ...c.post(BODY), authorization: ['Bearer x.y.z'] },
       c.request({ sameConnection: true }),
     ],
-    {
-      expect: (outcomes, context) =>
-        IN_SYNC(outcomes, context)?.replace('HEAD with Content-Length', 'the refused POST'),
-    },
   ),
-  refused(
+  probes(ADVISED).refused(
     'large-before-read',
     '10 GB are declared, but not sent',
     'A body that is too large is refused before it is read.',
@@ -208,9 +177,8 @@ export const HTTP_PROBES: readonly Probe[] = [
       body: undefined,
       contentLength: 10_000_000_000,
     }),
-    ADVISED,
   ),
-  refused(
+  probes(ADVISED).refused(
     'unauthenticated-body',
     'an invalid token and a body that never arrives',
     'A sender without a key must not make the receiver wait for a body.',
@@ -219,15 +187,11 @@ export const HTTP_PROBES: readonly Probe[] = [
       body: undefined,
       contentLength: 1_000,
     }),
-    ADVISED,
   ),
-  refused(
+  probes(ADVISED, TOLERANT).refused(
     'token-too-large',
     'a token of 20 kB',
     'A token this long is refused before it is parsed.',
-    {
-      claims: { note: 'x'.repeat(15_000) },
-    },
-    { ...ADVISED, ...TOLERANT },
+    { claims: { note: 'x'.repeat(15_000) } },
   ),
 ];

@@ -3,7 +3,8 @@ import { ALL_ACCEPTED, REFUSED, unanswered, ADVISED, probesOf, TOLERANT } from '
 import { BODY } from '../probe.context.js';
 import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
 
-const { accepted, refused } = probesOf('replay');
+const probes = probesOf('replay');
+const { accepted } = probes();
 
 const ONCE = 'An event is handled once.';
 
@@ -35,23 +36,19 @@ const twice = (request: ProbeRequest): ProbeRequest[] => [request, request];
 
 /** Copies of events. */
 export const REPLAY_PROBES: readonly Probe[] = [
-  accepted('same-token', 'the same token twice', ONCE, (c) => twice(c.request()), {
-    expect: ANSWERED,
-  }),
-  accepted(
+  probes({ expect: ANSWERED }).accepted('same-token', 'the same token twice', ONCE, (c) =>
+    twice(c.request()),
+  ),
+  probes(ADVISED, { expect: RECOGNISED }).accepted(
     'same-token-seen',
     'the same token twice, recognised as a copy',
     ONCE,
     (c) => twice(c.request()),
-    {
-      ...ADVISED,
-      expect: RECOGNISED,
-    },
   ),
-  accepted('same-post', 'the same POST twice', ONCE, (c) => twice(c.post(BODY)), {
-    expect: ANSWERED,
-  }),
-  accepted(
+  probes({ expect: ANSWERED }).accepted('same-post', 'the same POST twice', ONCE, (c) =>
+    twice(c.post(BODY)),
+  ),
+  probes(ADVISED, TOLERANT, { expect: RECOGNISED }).accepted(
     'same-txn-seen',
     'one event in two tokens, recognised as a copy',
     'txn identifies the event, jti the token.',
@@ -59,9 +56,8 @@ export const REPLAY_PROBES: readonly Probe[] = [
       const claims = { txn: randomUUID() };
       return [c.request({ claims }), c.request({ claims })];
     },
-    { ...ADVISED, ...TOLERANT, expect: RECOGNISED },
   ),
-  refused(
+  probes(ADVISED, { expect: REFUSED }).refused(
     'same-id-other-content',
     'one jti for two events',
     'An id with other content is not a retry.',
@@ -69,16 +65,12 @@ export const REPLAY_PROBES: readonly Probe[] = [
       const claims = { jti: randomUUID() };
       return [c.post(BODY, { claims }), c.post('{"conformance":false}', { claims })];
     },
-    { ...ADVISED, expect: REFUSED },
   ),
-  accepted(
+  probes({ expect: ALL_ACCEPTED }).accepted(
     'two-events',
     'two events',
     'Two tokens are two events.',
     (c) => [c.request(), c.request()],
-    {
-      expect: ALL_ACCEPTED,
-    },
   ),
   accepted(
     'tampered-first',

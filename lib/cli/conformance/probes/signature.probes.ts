@@ -1,8 +1,9 @@
 import { hmacSigner } from '../probe.signer.js';
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, probesOf, TOLERANT } from './define-probe.js';
+import { ADVISED, DEFAULT_ONLY, DRAFT_02, probesOf, TOLERANT } from './define-probe.js';
 
-const { refused } = probesOf('token');
+const probes = probesOf('token');
+const { refused } = probes();
 
 const ALGORITHM = 'The key decides the algorithm, never the token (RFC 8725, section 3.1).';
 const COMPACT = 'A token is three parts of canonical base64url (RFC 7515, sections 2 and 7.1).';
@@ -151,34 +152,28 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
     COMPACT,
     parts((h, c, s) => JSON.stringify({ protected: h, payload: c, signature: s })),
   ),
-  refused(
+  probes(TOLERANT).refused(
     'typ-other',
     'the typ of another kind of token',
     'A token for another purpose is not a webhook token (RFC 8725, section 3.11).',
-    {
-      header: { typ: 'at+jwt' },
-    },
-    TOLERANT,
+    { header: { typ: 'at+jwt' } },
   ),
-  refused('typ-missing', 'no typ', 'typ is required.', { header: { typ: undefined } }, TOLERANT),
-  refused(
-    'typ-default',
-    'typ JWT',
-    'typ must be SWT.',
-    { header: { typ: 'JWT' } },
-    { profiles: ['swt-draft-02'] },
-  ),
-  refused(
+  probes(TOLERANT).refused('typ-missing', 'no typ', 'typ is required.', {
+    header: { typ: undefined },
+  }),
+  probes(DRAFT_02).refused('typ-default', 'typ JWT', 'typ must be SWT.', {
+    header: { typ: 'JWT' },
+  }),
+  probes(DEFAULT_ONLY).refused(
     'typ-draft',
     'typ SWT',
     'Wire formats must not be mixed (RFC 8725, section 3.12).',
     { header: { typ: 'SWT' } },
-    DEFAULT_ONLY,
   ),
   refused('crit', 'crit', EXTENSION, { header: { crit: ['exp'], exp: 1 } }),
   refused('b64', 'b64 false', EXTENSION, { header: { b64: false } }),
   refused('b64-crit', 'b64 false in crit', EXTENSION, { header: { b64: false, crit: ['b64'] } }),
-  refused('zip', 'zip', EXTENSION, { header: { zip: 'DEF' } }, ADVISED),
+  probes(ADVISED).refused('zip', 'zip', EXTENSION, { header: { zip: 'DEF' } }),
   refused('jwk', 'a key in the header that signs the token', OWN_KEY, {
     header: { jwk: { kty: 'oct', k: Buffer.from('x'.repeat(32)).toString('base64url') } },
     signer: hmacSigner('x'.repeat(32)),
@@ -205,27 +200,21 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
       signer: hmacSigner(''),
     },
   ),
-  refused(
+  probes(ADVISED).refused(
     'kid-control',
     'a kid with a control character',
     'Receivers log the kid.',
     { header: { kid: 'a\nb' } },
-    ADVISED,
   ),
-  refused(
+  probes(ADVISED).refused(
     'kid-number',
     'a number as kid',
     'kid is a string (RFC 7515, section 4.1.4).',
     { header: { kid: 7 } },
-    ADVISED,
   ),
-  refused(
-    'header-twice',
-    'alg repeated',
-    REPEATED,
-    { headerText: (json) => withMember('"alg":"none"', json) },
-    ADVISED,
-  ),
+  probes(ADVISED).refused('header-twice', 'alg repeated', REPEATED, {
+    headerText: (json) => withMember('"alg":"none"', json),
+  }),
   refused('header-list', 'an array as header', 'The header is a JSON object.', {
     headerText: (json) => `[${json}]`,
   }),
