@@ -53,33 +53,30 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
     accepts: (value) => typeof value === 'string' && accounts.includes(value.toLowerCase()),
     example: accounts[0],
   };
-  return createJwtSender(
-    {
-      name: 'google-push',
-      rules: {
-        issuers: ['https://accounts.google.com', 'accounts.google.com'],
-        audience,
-        tolerance,
-        claims: { email, ...claimRules({ email_verified: true }) },
-      },
-      event,
-      id: ({ headers, data }) => stringAt(data, 'message', 'messageId') ?? headers.get(TASK_NAME),
-      data: ({ data }, maxMembers) => decodedMessage(data, maxMembers),
-      compose({ event: name, data, id }) {
-        if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
-        const message = isObject(data) ? members(data['message']) : {};
-        const encoded = Buffer.from(JSON.stringify(message['data'] ?? null)).toString('base64');
-        const attributes = { ...(name !== 'message' && { eventType: name }) };
-        return {
-          data: {
-            ...members(data),
-            message: { messageId: id, attributes, ...message, data: encoded },
-          },
-        };
-      },
+  return createJwtSender(resolveJwtKeys(keysOfSender(read, GOOGLE_KEYS), 'googlePush'), {
+    name: 'google-push',
+    rules: {
+      issuers: ['https://accounts.google.com', 'accounts.google.com'],
+      audience,
+      tolerance,
+      claims: { email, ...claimRules({ email_verified: true }) },
     },
-    resolveJwtKeys(keysOfSender(read, GOOGLE_KEYS), 'googlePush'),
-  );
+    event,
+    id: ({ headers, data }) => stringAt(data, 'message', 'messageId') ?? headers.get(TASK_NAME),
+    data: ({ data }, maxMembers) => decodedMessage(data, maxMembers),
+    compose({ event: name, data, id }) {
+      if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
+      const message = isObject(data) ? members(data['message']) : {};
+      const encoded = Buffer.from(JSON.stringify(message['data'] ?? null)).toString('base64');
+      const attributes = { ...(name !== 'message' && { eventType: name }) };
+      return {
+        data: {
+          ...members(data),
+          message: { messageId: id, attributes, ...message, data: encoded },
+        },
+      };
+    },
+  });
 }
 
 const TASK_NAME = 'x-cloudtasks-taskname';
@@ -142,6 +139,10 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
   const own = ({ data }: SenderMessage): string | undefined =>
     stringAt(data, 'eventType') ?? stringAt(data, 'type');
   return createJwtSender(
+    resolveJwtKeys(
+      keysOfSender(read, `https://login.microsoftonline.com/${tenant}/discovery/v2.0/keys`),
+      'eventGrid',
+    ),
     {
       name: 'event-grid',
       rules: {
@@ -170,10 +171,6 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
         data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...members(data) }],
       }),
     },
-    resolveJwtKeys(
-      keysOfSender(read, `https://login.microsoftonline.com/${tenant}/discovery/v2.0/keys`),
-      'eventGrid',
-    ),
   );
 }
 

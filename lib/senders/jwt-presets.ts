@@ -42,28 +42,25 @@ const A2A_TOKEN = 'x-a2a-notification-token';
 export function a2a(options: A2aOptions): WebhookSender {
   const read = readOptions(A2A, options, 'a2a');
   const { event = a2aName, issuer, audience, tolerance, maxAge, notificationToken } = read;
-  return createJwtSender(
-    {
-      name: 'a2a',
-      rules: { issuers: issuer, audience, tolerance, maxAge, claims: {} },
-      event,
-      checkHeaders(headers) {
-        if (notificationToken === undefined) return;
-        const given = hash('sha256', headers.get(A2A_TOKEN) ?? '');
-        const holds = notificationToken.map((one) => isSame(hash('sha256', one), given));
-        if (!holds.includes(true)) {
-          throw new WebhookTokenError('invalid_claim', `${A2A_TOKEN} has not the expected value`, {
-            claim: A2A_TOKEN,
-          });
-        }
-      },
-      compose: ({ event: name, data, id }) => ({
-        ...(notificationToken && { headers: { [A2A_TOKEN]: notificationToken[0]! } }),
-        data: a2aBody(name, id, members(data)),
-      }),
+  return createJwtSender(resolveJwtKeys(read, 'a2a'), {
+    name: 'a2a',
+    rules: { issuers: issuer, audience, tolerance, maxAge, claims: {} },
+    event,
+    checkHeaders(headers) {
+      if (notificationToken === undefined) return;
+      const given = hash('sha256', headers.get(A2A_TOKEN) ?? '');
+      const holds = notificationToken.map((one) => isSame(hash('sha256', one), given));
+      if (!holds.includes(true)) {
+        throw new WebhookTokenError('invalid_claim', `${A2A_TOKEN} has not the expected value`, {
+          claim: A2A_TOKEN,
+        });
+      }
     },
-    resolveJwtKeys(read, 'a2a'),
-  );
+    compose: ({ event: name, data, id }) => ({
+      ...(notificationToken && { headers: { [A2A_TOKEN]: notificationToken[0]! } }),
+      data: a2aBody(name, id, members(data)),
+    }),
+  });
 }
 
 /** The names of 1.0, whose body has one member, and of 0.3, whose body has a `kind`. */
@@ -119,23 +116,20 @@ const QSTASH = object<QstashOptions>()({
 export function qstash(options: QstashOptions): WebhookSender {
   const read = readOptions(QSTASH, options, 'qstash');
   const { event = () => 'message', tolerance, url } = read;
-  return createJwtSender(
-    {
-      name: 'qstash',
-      header: 'upstash-signature',
-      digest: { claim: 'body', encoding: 'base64url' },
-      rules: {
-        issuers: ['Upstash'],
-        audience: [],
-        tolerance,
-        claims: claimRules({ sub: url }),
-      },
-      event,
-      id: ({ headers }) => headers.get('upstash-message-id'),
-      compose: ({ data, id }) => ({ headers: { 'upstash-message-id': id }, data }),
+  return createJwtSender(resolveJwtKeys(keysOfSender(read), 'qstash'), {
+    name: 'qstash',
+    header: 'upstash-signature',
+    digest: { claim: 'body', encoding: 'base64url' },
+    rules: {
+      issuers: ['Upstash'],
+      audience: [],
+      tolerance,
+      claims: claimRules({ sub: url }),
     },
-    resolveJwtKeys(keysOfSender(read), 'qstash'),
-  );
+    event,
+    id: ({ headers }) => headers.get('upstash-message-id'),
+    compose: ({ data, id }) => ({ headers: { 'upstash-message-id': id }, data }),
+  });
 }
 
 /** A key as Plaid's `/webhook_verification_key/get` returns it. */
@@ -184,23 +178,20 @@ export function plaid(options: PlaidOptions): WebhookSender {
     const notAfter = typeof end === 'number' ? new Date(end * 1_000) : undefined;
     return { alg: 'ES256', key: { kty, crv, x, y }, notAfter };
   };
-  return createJwtSender(
-    {
-      name: 'plaid',
-      header: 'plaid-verification',
-      digest: { claim: 'request_body_sha256' },
-      rules: { audience: [], tolerance, maxAge: 300, claims: {} },
-      event:
-        read.event ??
-        (({ data }) => {
-          const [type, code] = [stringAt(data, 'webhook_type'), stringAt(data, 'webhook_code')];
-          return type === undefined || code === undefined ? undefined : `${type}.${code}`;
-        }),
-      compose({ event, data }) {
-        const [webhook_type, webhook_code] = event.split('.');
-        return { data: { webhook_type, webhook_code, ...members(data) } };
-      },
+  return createJwtSender(resolveJwtKeys({ ...keysOfSender({ signingKey }), key }, 'plaid'), {
+    name: 'plaid',
+    header: 'plaid-verification',
+    digest: { claim: 'request_body_sha256' },
+    rules: { audience: [], tolerance, maxAge: 300, claims: {} },
+    event:
+      read.event ??
+      (({ data }) => {
+        const [type, code] = [stringAt(data, 'webhook_type'), stringAt(data, 'webhook_code')];
+        return type === undefined || code === undefined ? undefined : `${type}.${code}`;
+      }),
+    compose({ event, data }) {
+      const [webhook_type, webhook_code] = event.split('.');
+      return { data: { webhook_type, webhook_code, ...members(data) } };
     },
-    resolveJwtKeys({ ...keysOfSender({ signingKey }), key }, 'plaid'),
-  );
+  });
 }

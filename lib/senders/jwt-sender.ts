@@ -163,18 +163,15 @@ const OPTIONS = object<JwtSenderOptions>()({
 export function jwtSender(options: JwtSenderOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'jwtSender');
   const { name, header, digest, event, id, issuer, audience, tolerance, maxAge } = read;
-  return createJwtSender(
-    {
-      name,
-      header,
-      digest,
-      event,
-      id,
-      split: read.events,
-      rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
-    },
-    resolveJwtKeys(read, 'jwtSender'),
-  );
+  return createJwtSender(resolveJwtKeys(read, 'jwtSender'), {
+    name,
+    header,
+    digest,
+    event,
+    id,
+    split: read.events,
+    rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
+  });
 }
 
 export function claimRules(expected: ExpectedClaims): Readonly<Record<string, ClaimRule>> {
@@ -186,7 +183,7 @@ export function claimRules(expected: ExpectedClaims): Readonly<Record<string, Cl
   );
 }
 
-export function createJwtSender(form: JwtForm, keys: JwtKeys): WebhookSender {
+export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
   const { name, header = 'authorization', digest, id, compose } = form;
   const rules: JwtRules = { ...form.rules, keys };
   return createSender({
