@@ -10,7 +10,7 @@ import {
 } from '@nestjs/common';
 import { IsEmail, IsInt } from 'class-validator';
 import { z } from 'zod';
-import { createTokenSigner } from 'nestjs-webhook-token/token';
+import { createTokenSigner, type WebhookTokenInput } from 'nestjs-webhook-token/token';
 import { InProcessQueue, type WebhookReceiverOptions } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookData } from '../../lib/receiver/handlers/handler-call.js';
@@ -276,8 +276,11 @@ describe('the log of several receivers', () => {
   };
   afterEach(() => started.app.close());
 
-  const sendTo = async (name: 'a' | 'b', audience?: string): Promise<Answer> => {
-    const token = signer.sign({ ...event, ...(audience && { audience }) }) as string;
+  const sendTo = async (
+    name: 'a' | 'b',
+    input: Partial<WebhookTokenInput> = {},
+  ): Promise<Answer> => {
+    const token = signer.sign({ ...event, ...input }) as string;
     return head(started.origin, token, { path: `/${name}` });
   };
 
@@ -327,9 +330,36 @@ describe('the log of several receivers', () => {
     ]);
   });
 
+  it('warns at each of an event without a handler, once', async () => {
+    await start({ isQueued: false });
+    const input = { event: 'refund.made', id: undefined };
+
+    for (const name of ['a', 'b', 'a', 'b'] as const) await sendTo(name, input);
+
+    expect(started.logger.at('warn')).toEqual([
+      expect.stringContaining('No handler for refund.made on receiver "a"'),
+      expect.stringContaining('No handler for refund.made on receiver "b"'),
+    ]);
+  });
+
+  it('warns of at most 100 events without a handler for each', async () => {
+    await start({ isQueued: false });
+    const { logger } = started;
+
+    for (let n = 0; n < 103; n++) await sendTo('a', { event: `refund.made-${n}`, id: undefined });
+    await sendTo('b', { event: 'refund.made-0', id: undefined });
+
+    expect(logger.at('warn')).toHaveLength(102);
+    expect(logger.at('warn').slice(-2)).toEqual([
+      expect.stringContaining('Many different events of receiver "a" have no handler'),
+      expect.stringContaining('No handler for refund.made-0 on receiver "b"'),
+    ]);
+  });
+
   it('warns at each of one refused event', async () => {
     await start({ isQueued: false });
-    for (const name of ['a', 'b', 'a', 'b'] as const) await sendTo(name, 'someone-else');
+    for (const name of ['a', 'b', 'a', 'b'] as const)
+      await sendTo(name, { audience: 'someone-else' });
 
     expect(started.logger.at('warn')).toEqual([
       expect.stringContaining('receiver "a" at /a'),
