@@ -61,9 +61,8 @@ export class ReceivePipeline {
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
       const answer = await this.answerOf(incoming, request, receiver);
-      sendAnswer(request, response, inFormOf(receiver.scheme, answer), {
-        close: this.drain.closing,
-      });
+      const formed = inFormOf(receiver.scheme, answer, incoming);
+      sendAnswer(request, response, formed, { close: this.drain.closing });
     } catch (error) {
       // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
@@ -243,9 +242,14 @@ function storeFailed(error: unknown): never {
 }
 
 /** Puts an answer into the form that the sender's standard names, if it names one. */
-function inFormOf({ answer: form }: WebhookScheme, answer: WebhookAnswer): WebhookAnswer {
+function inFormOf(
+  scheme: WebhookScheme,
+  answer: WebhookAnswer,
+  incoming: IncomingWebhook,
+): WebhookAnswer {
   const { situation, status, headers, problem } = answer;
-  const own = form?.({ status, code: problem?.code, detail: problem?.detail });
+  const facts = { status, code: problem?.code, detail: problem?.detail };
+  const own = scheme.answer?.(facts, incoming);
   if (own === undefined) return answer;
   return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
 }

@@ -32,14 +32,15 @@ const UNRECORDED = {
   run: 'its handlers may run again after a crash',
 } as const satisfies Readonly<Record<EventStage, string>>;
 
-/** Unhandled events that get a warning of their own; after that, one line says that there are more. */
+/** Unhandled events of a receiver that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
 
 /** Reports how requests were answered: to the log, to the diagnostics channel and to observers. */
 @Injectable()
 export class ReceiverReporter {
   private readonly logger = new Logger('WebhookReceiver');
-  private readonly unhandledEvents = new Set<string>();
+  /** Names of events without a handler, by receiver. */
+  private readonly unhandledEvents = new Map<string, Set<string>>();
   private readonly rejections = new RejectionLog(this.logger);
 
   /**
@@ -59,13 +60,16 @@ export class ReceiverReporter {
     quietly(() => this.rejections.log(answered));
   }
 
-  /** Warns that an event without a handler was acknowledged, once per event name. */
+  /** Warns that an event without a handler was acknowledged, once per receiver and event name. */
   unhandled({ event, receiver }: WebhookEvent): void {
-    const known = this.unhandledEvents;
+    const known = this.unhandledEvents.get(receiver) ?? new Set();
+    this.unhandledEvents.set(receiver, known);
     if (known.has(event) || known.size > MAX_UNHANDLED_WARNINGS) return;
     known.add(event);
     if (known.size > MAX_UNHANDLED_WARNINGS) {
-      return this.warn('Many different events have no handler; further names are not logged');
+      return this.warn(
+        `Many different events of receiver "${receiver}" have no handler; further names are not logged`,
+      );
     }
     const nearest = this.handlers.nearestPattern(receiver, event);
     const add = `dd @OnWebhookEvent('${event}') (is the module of its handler imported?)`;

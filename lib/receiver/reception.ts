@@ -190,14 +190,24 @@ export class WebhookReception {
     const deadline = clock.now() + RECORDING_TIME;
     const ask = async <T>(call: () => Promise<T>): Promise<T> =>
       inTime(clock, deadline - clock.now(), call, noAnswer);
+    /** Whether the answer to a commit was lost, so that a record may be our own. */
+    let isUnknown = false;
+    const commit = async (): Promise<boolean> => {
+      try {
+        return await ask(() => replayStore.commit(this.reservation!));
+      } catch (error) {
+        isUnknown = true;
+        throw error;
+      }
+    };
     for (let pause = SHORTEST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {
-        if (await ask(() => replayStore.commit(this.reservation!))) return true;
+        if (await commit()) return true;
         // An outage longer than the lease has ended it: unless another process took the event since, it is reserved again.
         const verdict = await ask(() => replayStore.reserve(this.reservation!.claim));
-        if (verdict.status !== 'reserved') return verdict.status === 'done';
+        if (verdict.status !== 'reserved') return isUnknown && verdict.status === 'done';
         this.hold(verdict.reservation);
-        return await ask(() => replayStore.commit(verdict.reservation));
+        return await commit();
       } catch (cause) {
         if (clock.now() + pause > deadline) {
           throw new WebhookStoreError(

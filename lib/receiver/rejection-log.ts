@@ -36,34 +36,37 @@ const REPLAY_CODES: ReadonlySet<string> = new Set(['replayed', 'in_progress']);
  */
 export class RejectionLog {
   private readonly logged = new Set<string>();
-  private storeOutageLogged = false;
+  /** The receivers whose outage was logged. */
+  private readonly outages = new Set<string>();
 
   constructor(private readonly logger: Logger) {}
 
   log(answered: AnsweredRequest): void {
-    if (answered.answer.problem !== undefined) return this.logRejection(answered);
-    if (!this.storeOutageLogged || answered.answer.situation === 'challenge') return;
-    this.storeOutageLogged = false;
-    this.logger.log('Replay store is available again; webhooks are accepted');
+    const { answer, event } = answered;
+    if (answer.problem !== undefined) return this.logRejection(answered);
+    // A success without an event, such as a challenge, did not need the store.
+    if (event === undefined || !this.outages.delete(event.receiver)) return;
+    this.logger.log(`Receiver "${event.receiver}" accepts webhooks again: its store is available`);
   }
 
   private logRejection(answered: AnsweredRequest): void {
     const { answer, event, error } = answered;
+    const receiver = receiverOf(answered);
     switch (answer.situation) {
       case 'handler_failed':
         return error === undefined ? this.logRefusal(answered) : this.logFailure(error, event);
       case 'store_unavailable':
-        if (!this.storeOutageLogged)
-          this.logger.error(`Webhooks are rejected with 503: ${withCause(error)}`);
-        this.storeOutageLogged = true;
-        return;
+        if (this.outages.has(receiver)) return;
+        this.outages.add(receiver);
+        return this.logger.error(
+          `Receiver "${receiver}" rejects webhooks with 503: ${withCause(error)}`,
+        );
       case 'spool_unavailable':
         // Once per cause: senders of large bodies could otherwise fill the log.
-        if (this.isFirst((error as Error).message))
-          this.logger.error(
-            `Webhooks with large bodies are rejected with 503: ${withCause(error)}`,
-          );
-        return;
+        if (!this.isFirst(receiver, (error as Error).message)) return;
+        return this.logger.error(
+          `Receiver "${receiver}" rejects webhooks with large bodies with 503: ${withCause(error)}`,
+        );
       case 'payload_consumed':
         // Not the sender's mistake: as the application is set up, no webhook with a body can succeed.
         return this.logger.error(answer.problem?.detail);
@@ -89,7 +92,7 @@ export class RejectionLog {
     const isWarning =
       isAuthenticated &&
       answer.situation !== 'in_progress' &&
-      this.isFirst(JSON.stringify([answer.situation, issuer, id]));
+      this.isFirst(receiverOf(answered), answer.situation, issuer, id);
     this.logger[isWarning ? 'warn' : 'debug'](line);
   }
 
@@ -105,7 +108,8 @@ export class RejectionLog {
     }
   }
 
-  private isFirst(line: string): boolean {
+  private isFirst(...facts: readonly unknown[]): boolean {
+    const line = JSON.stringify(facts);
     if (this.logged.has(line)) return false;
     if (this.logged.size >= MAX_REMEMBERED) this.logged.clear();
     this.logged.add(line);
@@ -113,13 +117,19 @@ export class RejectionLog {
   }
 }
 
+/** The name of the receiver; empty if the request was refused before one was chosen. */
+function receiverOf({ event, receiver }: AnsweredRequest): string {
+  return event?.receiver ?? receiver?.name ?? '';
+}
+
 function describeRefusal(
-  { answer, request, receiver, event, error }: AnsweredRequest,
+  answered: AnsweredRequest,
   claimed: ClaimedEvent,
   isAuthenticated: boolean,
 ): string {
-  const name = event?.receiver ?? receiver?.name;
-  const where = `${name === undefined ? '' : `receiver "${name}" `}at ${pathOfRequest(request)}`;
+  const { answer, request, receiver, event, error } = answered;
+  const name = receiverOf(answered);
+  const where = `${name === '' ? '' : `receiver "${name}" `}at ${pathOfRequest(request)}`;
   const named = { event: event?.event ?? claimed.event, id: event?.id ?? claimed.id };
   const claims = Object.entries({
     ...named,

@@ -8,6 +8,7 @@ import { findReceiver } from './receiver-options.resolver.js';
 import { definedDataIssues } from './handlers/payload-validator.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { ReceiverDrain } from './receiver.drain.js';
 import { ReceivePipeline, replayed } from './receive.js';
 import type { WebhookEvent } from './webhook-event.js';
 
@@ -17,6 +18,7 @@ export class WebhookVerifier {
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
     private readonly pipeline: ReceivePipeline,
+    private readonly drain: ReceiverDrain,
   ) {}
 
   /**
@@ -40,14 +42,19 @@ export class WebhookVerifier {
     const receiver = this.receiver(options.receiver);
     // Without a handler, it is unknown when a spooled body may be removed, so it is kept in memory.
     const spool = options.handle === undefined ? undefined : receiver.spool;
-    const reception = await this.pipeline.admit(fromRequestLike(request), { ...receiver, spool });
-    if (reception.duplicate) throw replayed();
-    const { event } = reception;
-    await reception.handle(async () => {
-      await requireDefined(event, receiver);
-      await options.handle?.(event);
-    });
-    return event;
+    this.drain.enter();
+    try {
+      const reception = await this.pipeline.admit(fromRequestLike(request), { ...receiver, spool });
+      if (reception.duplicate) throw replayed();
+      const { event } = reception;
+      await reception.handle(async () => {
+        await requireDefined(event, receiver);
+        await options.handle?.(event);
+      });
+      return event;
+    } finally {
+      this.drain.leave();
+    }
   }
 
   /**

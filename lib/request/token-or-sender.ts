@@ -1,5 +1,5 @@
 import { webhookToken } from './open-request.js';
-import type { RequestHeaders, WebhookScheme } from './webhook-scheme.js';
+import type { IncomingWebhook, WebhookScheme } from './webhook-scheme.js';
 
 /**
  * Accepts tokens, and requests that another sender signs, for a receiver with `issuers` and `sender`.
@@ -10,8 +10,15 @@ import type { RequestHeaders, WebhookScheme } from './webhook-scheme.js';
  * @param issuer - the only issuer of the receiver; `undefined` if it may have several, of which the sender could be any
  */
 export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined): WebhookScheme {
-  const schemeOf = (headers: RequestHeaders): WebhookScheme =>
-    webhookToken.hasCredentials(headers) ? webhookToken : sender;
+  /** Requests whose token did not hold, so that the sender's scheme verified them. */
+  const fallenBack = new WeakSet<IncomingWebhook>();
+  const schemeOf = (incoming: IncomingWebhook): WebhookScheme => {
+    const { method, headers } = incoming;
+    if (webhookToken.hasCredentials(headers))
+      return fallenBack.has(incoming) ? sender : webhookToken;
+    // Only tokens come by HEAD. The sender's scheme would answer that the method is not allowed.
+    return method === 'HEAD' && !sender.hasCredentials(headers) ? webhookToken : sender;
+  };
   return {
     name: sender.name,
     challengeMethods: sender.challengeMethods,
@@ -20,21 +27,23 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
       webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),
     async verify(incoming, rules) {
       const { headers } = incoming;
-      if (!webhookToken.hasCredentials(headers)) return sender.verify(incoming, rules);
+      const scheme = schemeOf(incoming);
       try {
-        return await webhookToken.verify(incoming, rules);
+        return await scheme.verify(incoming, rules);
       } catch (error) {
         const isRead = incoming.body.kind === 'stream' && incoming.body.stream.readableDidRead;
-        const isFinal = webhookToken.isAuthenticated(error) || isRead;
+        const isFinal = scheme === sender || webhookToken.isAuthenticated(error) || isRead;
         if (isFinal || !sender.hasCredentials(headers)) throw error;
+        fallenBack.add(incoming);
         return sender.verify(incoming, rules);
       }
     },
+    answer: (given, incoming) => schemeOf(incoming).answer?.(given, incoming),
     isAuthenticated: (error) =>
       webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
     poll: sender.poll,
     ...(sender.diagnose && { diagnose: (headers, body) => sender.diagnose!(headers, body) }),
     keySets: () => sender.keySets?.() ?? [],
-    claims: (incoming) => schemeOf(incoming.headers).claims(incoming),
+    claims: (incoming) => schemeOf(incoming).claims(incoming),
   };
 }

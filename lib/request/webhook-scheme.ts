@@ -218,9 +218,10 @@ export interface WebhookScheme {
   /**
    * The form of an answer that the sender's standard names.
    *
+   * @param incoming - as for {@link verify}
    * @returns `undefined` for the receiver's own form
    */
-  answer?(given: AnswerFacts): SenderAnswer | undefined;
+  answer?(given: AnswerFacts, incoming: IncomingWebhook): SenderAnswer | undefined;
 
   /** How events are fetched that the sender does not push. */
   readonly poll?: EventPoll | undefined;

@@ -8,7 +8,7 @@ import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, seconds, text } from '../options/rules.js';
 import { mediaType } from '../token/payload.js';
-import type { RequestHeaders, WebhookScheme } from '../request/webhook-scheme.js';
+import type { AnswerFacts, RequestHeaders, SenderAnswer } from '../request/webhook-scheme.js';
 import { isObject } from '../token/decoding.js';
 import { invalidClaim } from '../token/validate-claims.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
@@ -107,6 +107,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
   return createSender({
     name: 'security-events',
     present: [],
+    hasCredentials,
     tolerance,
     maxBodyBytes: MAX_TOKEN_BYTES,
     keySets: () => keys.keySets(),
@@ -119,7 +120,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     poll: poll && createPoll(poll, headers, answer),
     read(headers, now) {
       requireAuthorization(headers, authorization);
-      if (mediaType(headers.get('content-type') ?? '') !== SET_TYPE) {
+      if (!hasCredentials(headers)) {
         throw new WebhookPayloadError('unsupported_content_type', `the body is not ${SET_TYPE}`);
       }
       return {
@@ -149,6 +150,10 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     },
   });
 }
+
+/** The token is the body, so only its type shows it. */
+const hasCredentials = (headers: RequestHeaders): boolean =>
+  mediaType(headers.get('content-type') ?? '') === SET_TYPE;
 
 function requireAuthorization(
   headers: RequestHeaders,
@@ -247,11 +252,11 @@ const ERRORS: Readonly<Record<string, string>> = {
 };
 
 /** RFC 8935, sections 2.2 and 2.3. Anything else is repeated by the transmitter, and keeps its status. */
-const answerOfStandard: NonNullable<WebhookScheme['answer']> = ({ status, code, detail }) => {
+function answerOfStandard({ status, code, detail }: AnswerFacts): SenderAnswer | undefined {
   if (status < 300) return { status: 202 };
   const isRefusedByApplication = code === undefined && status < 500;
   const err = isRefusedByApplication ? 'access_denied' : ERRORS[code ?? ''];
   if (err === undefined) return undefined;
   const description = detail ?? err;
   return { status: 400, headers: { 'Content-Language': 'en' }, body: { err, description } };
-};
+}

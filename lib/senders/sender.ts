@@ -96,6 +96,8 @@ export interface SenderParts {
   readonly name: string;
   /** A header that every request of the sender has, in one of its names. */
   readonly present: readonly string[];
+  /** Default: the request has one of the headers {@link present}. */
+  readonly hasCredentials?: WebhookScheme['hasCredentials'];
   /** Seconds. */
   readonly tolerance: number;
   /**
@@ -182,8 +184,9 @@ export function createSender(parts: SenderParts): WebhookSender {
       ...(parts.keySets !== undefined && { keySets: parts.keySets }),
       sharesIds: parts.envelope !== undefined,
 
-      hasCredentials: (headers) =>
-        parts.present.some((header) => headers.get(header) !== undefined),
+      hasCredentials:
+        parts.hasCredentials ??
+        ((headers) => parts.present.some((header) => headers.get(header) !== undefined)),
 
       async verify(incoming, { tokens, maxJsonMembers, ...rules }) {
         const { headers, method } = incoming;

@@ -303,6 +303,23 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
   });
 
+  it('waits at shutdown for the handling of a verified request', async () => {
+    const { app, logger } = started;
+    const gate = new Gate();
+    const headers = { authorization: `Bearer ${signed()}` };
+    const verified = app
+      .get(WebhookVerifier)
+      .verify({ method: 'HEAD', headers }, { handle: () => gate.pass() });
+    await gate.reached;
+    const closing = app.close();
+    await clock.advance(8_000);
+    await closing;
+    gate.open();
+
+    expect((await verified).signal.aborted).toBe(true);
+    expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
+  });
+
   it("passes an endpoint's error to its interceptors and answers accordingly", async () => {
     thrown = new Known('for those who know it');
 
@@ -352,7 +369,7 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(answers.map(({ status: code }) => code)).toEqual([503, 503]);
     expect(answers.map(({ text }) => text).join()).not.toContain('ECONNREFUSED');
     expect(logger.at('error').filter((line) => line.includes('ECONNREFUSED'))).toHaveLength(1);
-    expect(logger.lines).toContainEqual(expect.stringContaining('available again'));
+    expect(logger.lines).toContainEqual(expect.stringContaining('accepts webhooks again'));
   });
 
   it('validates an event from WebhookVerifier when it is dispatched', async () => {

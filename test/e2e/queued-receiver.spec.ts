@@ -516,7 +516,7 @@ describe('a queued event', () => {
     expect(during).toBe(0);
     expect(work.seen.slice(before).map(({ run }) => run)).toEqual([1]);
     expect(
-      receiver.logger.at('error').filter((line) => line.includes('Queued events are deferred')),
+      receiver.logger.at('error').filter((line) => line.includes('are deferred')),
     ).toHaveLength(1);
   });
 

@@ -16,6 +16,7 @@ import {
   ISSUER,
   SECRET,
   receiverOptions,
+  signed,
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
@@ -257,6 +258,43 @@ describe('a replay store that stays unavailable', () => {
     queue.enqueue = enqueue;
     store.current.awayUntil = 0;
     expect((await deliver('/webhooks')).status).toBe(202);
+  });
+});
+
+/** A store whose next commit ends in another way than usual. */
+class CommitStore extends MemoryReplayStore {
+  next: 'taken over' | 'answer lost' | undefined;
+
+  override async commit(reservation: ReplayReservation): Promise<boolean> {
+    const { next } = this;
+    this.next = undefined;
+    if (next === 'taken over') {
+      // As if its lease had expired, and another process had handled and recorded the event.
+      await super.release(reservation);
+      const verdict = await super.reserve(reservation.claim);
+      if (verdict.status === 'reserved') await super.commit(verdict.reservation);
+    }
+    const isRecorded = await super.commit(reservation);
+    if (next === 'answer lost') throw new Error('the connection was lost');
+    return isRecorded;
+  }
+}
+
+describe('an event that is recorded when its handler finishes', () => {
+  it.each([
+    ['warns if another process has taken it over and handled it', 'taken over', 1],
+    ['does not warn if only the answer to its own record was lost', 'answer lost', 0],
+  ] as const)('%s', async (_, next, warnings) => {
+    const commits = new CommitStore();
+    commits.next = next;
+    started = await startApp(createExpress(), {
+      options: receiverOptions({ replay: { store: commits } }),
+      providers: [Orders],
+    });
+
+    expect((await send(started.origin, { token: signed(), method: 'HEAD' })).status).toBe(204);
+    const taken = started.logger.at('warn').filter((line) => line.includes('took it over'));
+    expect(taken).toHaveLength(warnings);
   });
 });
 

@@ -12,7 +12,7 @@ import {
   type WebhookEvent,
   type WebhookReceiverOptions,
 } from '../../lib/index.js';
-import { standardWebhooks } from '../../lib/senders/index.js';
+import { securityEvents, standardWebhooks } from '../../lib/senders/index.js';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner, digest } from '../../lib/token/index.js';
 import { adapters, createFastify } from '../fixtures/adapters.js';
@@ -187,6 +187,63 @@ describe.each(adapters)('tandem on %s', (_, createAdapter) => {
     });
     expect([status, headers.get('webhook-error')]).toEqual([400, 'invalid_payload']);
     expect(seen).toEqual([]);
+  });
+});
+
+describe.each(adapters)('tokens beside security events on %s', (_, createAdapter) => {
+  const authorization = 'Bearer of-the-stream';
+  const sender = securityEvents({
+    issuer: 'https://idp.example',
+    audience: 'https://shop.example',
+    secret: other,
+    authorization,
+  });
+  const pushed = async (
+    origin: string,
+    headers: Record<string, string> = {},
+  ): Promise<Response> => {
+    const message = { event: 'session-revoked', data: {}, now: clock.now() };
+    const { headers: own, body } = await sender.sign(message);
+    return fetch(`${origin}/webhooks`, { method: 'POST', headers: { ...own, ...headers }, body });
+  };
+  const token = async (key = secret): Promise<string> => {
+    const signer = createTokenSigner({ issuer: ISSUER, key, now: () => clock.now() });
+    return `Bearer ${await signer.sign({ event: 'order.created' })}`;
+  };
+
+  it('answers each in the form of the scheme that verified it', async () => {
+    const { origin } = await receiverOn(createAdapter(), { sender });
+
+    expect((await pushed(origin)).status).toBe(202);
+    const refused = await pushed(origin, { authorization: 'Bearer of-another-stream' });
+    expect([refused.status, await refused.json()]).toEqual([
+      400,
+      expect.objectContaining({ err: 'authentication_failed' }),
+    ]);
+
+    const url = `${origin}/webhooks`;
+    const accepted = await fetch(url, {
+      method: 'HEAD',
+      headers: { authorization: await token() },
+    });
+    expect(accepted.status).toBe(204);
+    const forged = await fetch(url, {
+      method: 'POST',
+      headers: { authorization: await token(other) },
+    });
+    expect([forged.status, await forged.json()]).toEqual([
+      401,
+      expect.objectContaining({ code: 'bad_signature' }),
+    ]);
+    expect(seen.map(({ profile }) => profile)).toEqual(['security-events', 'webhook-token']);
+  });
+
+  it('asks for a token if a HEAD has no credentials', async () => {
+    const { origin } = await receiverOn(createAdapter(), { sender });
+
+    const { status, headers } = await fetch(`${origin}/webhooks`, { method: 'HEAD' });
+
+    expect([status, headers.get('webhook-error')]).toEqual([401, 'missing_token']);
   });
 });
 

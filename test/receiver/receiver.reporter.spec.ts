@@ -10,14 +10,15 @@ import {
 } from '@nestjs/common';
 import { IsEmail, IsInt } from 'class-validator';
 import { z } from 'zod';
-import { createTokenSigner } from 'nestjs-webhook-token/token';
-import { InProcessQueue } from 'nestjs-webhook-token';
+import { createTokenSigner, type WebhookTokenInput } from 'nestjs-webhook-token/token';
+import { InProcessQueue, type WebhookReceiverOptions } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { WebhookData } from '../../lib/receiver/handlers/handler-call.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { createExpress } from '../fixtures/adapters.js';
-import { head, post, send } from '../fixtures/http-client.js';
+import { Gate } from '../fixtures/gate.js';
+import { head, post, send, type Answer } from '../fixtures/http-client.js';
 import {
   ISSUER,
   SECRET,
@@ -27,6 +28,7 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
 class Order {
   @IsInt()
@@ -82,6 +84,12 @@ class Own {
   @UseGuards(WebhookGuard, Refusing)
   @Post('plain/:tenant')
   plain(): void {}
+}
+
+@Injectable()
+class Anything {
+  @OnWebhookEvent('order.*')
+  on(): void {}
 }
 
 const KEY = { kid: 'k1', alg: 'HS256', key: SECRET } as const;
@@ -244,6 +252,119 @@ describe('the log of a receiver', () => {
     for (const part of tokens.flatMap((token) => token.split('.'))) {
       expect(logger.lines.join('\n')).not.toContain(part);
     }
+  });
+});
+
+describe('the log of several receivers', () => {
+  let stores: Record<'a' | 'b', ScriptedReplayStore>;
+  let started: StartedApp;
+
+  const start = async ({ isQueued }: { isQueued: boolean }): Promise<void> => {
+    stores = { a: new ScriptedReplayStore(), b: new ScriptedReplayStore() };
+    const receiver = (name: 'a' | 'b'): WebhookReceiverOptions => ({
+      name,
+      path: name,
+      issuers: [{ issuer: ISSUER, keys: [KEY] }],
+      replay: { store: stores[name] },
+      ...(isQueued && { acknowledge: 'queued', queue: new InProcessQueue() }),
+    });
+    started = await startApp(createExpress(), {
+      options: { receiver: [receiver('a'), receiver('b')] },
+      providers: [Anything],
+    });
+    started.logger.lines.length = 0;
+  };
+  afterEach(() => started.app.close());
+
+  const sendTo = async (
+    name: 'a' | 'b',
+    input: Partial<WebhookTokenInput> = {},
+  ): Promise<Answer> => {
+    const token = signer.sign({ ...event, ...input }) as string;
+    return head(started.origin, token, { path: `/${name}` });
+  };
+
+  it('reports the outage of each replay store, and its end', async () => {
+    await start({ isQueued: false });
+    const { logger } = started;
+    stores.a.failure = stores.b.failure = new Error('the connection was lost');
+
+    for (const name of ['a', 'b', 'b', 'a'] as const) await sendTo(name);
+    stores.b.failure = undefined;
+    await sendTo('b');
+    await sendTo('a');
+    const during = [...logger.lines];
+    stores.a.failure = undefined;
+    await sendTo('a');
+
+    expect(logger.at('error')).toEqual([
+      expect.stringContaining('Receiver "a" rejects webhooks with 503'),
+      expect.stringContaining('Receiver "b" rejects webhooks with 503'),
+    ]);
+    expect(during.filter((line) => line.startsWith('log: '))).toEqual([
+      expect.stringContaining('Receiver "b" accepts webhooks again'),
+    ]);
+    expect(logger.lines).toContainEqual(
+      expect.stringContaining('Receiver "a" accepts webhooks again'),
+    );
+  });
+
+  it('reports for each queue that its replay store is unavailable', async () => {
+    await start({ isQueued: true });
+    for (const name of ['a', 'b'] as const) {
+      const gate = (stores[name].gate = new Gate());
+      const answer = sendTo(name);
+      await gate.reached;
+      // The event is reserved when it arrives; the reservation for its run fails.
+      stores[name].gate = undefined;
+      gate.open();
+      stores[name].failure = new Error('the connection was lost');
+      expect((await answer).status).toBe(202);
+    }
+    const { logger } = started;
+    while (logger.at('error').length < 2) await new Promise((turn) => setImmediate(turn));
+
+    expect(logger.at('error')).toEqual([
+      expect.stringContaining('Queued events of receiver "a" are deferred'),
+      expect.stringContaining('Queued events of receiver "b" are deferred'),
+    ]);
+  });
+
+  it('warns at each of an event without a handler, once', async () => {
+    await start({ isQueued: false });
+    const input = { event: 'refund.made', id: undefined };
+
+    for (const name of ['a', 'b', 'a', 'b'] as const) await sendTo(name, input);
+
+    expect(started.logger.at('warn')).toEqual([
+      expect.stringContaining('No handler for refund.made on receiver "a"'),
+      expect.stringContaining('No handler for refund.made on receiver "b"'),
+    ]);
+  });
+
+  it('warns of at most 100 events without a handler for each', async () => {
+    await start({ isQueued: false });
+    const { logger } = started;
+
+    for (let n = 0; n < 103; n++) await sendTo('a', { event: `refund.made-${n}`, id: undefined });
+    await sendTo('b', { event: 'refund.made-0', id: undefined });
+
+    expect(logger.at('warn')).toHaveLength(102);
+    expect(logger.at('warn').slice(-2)).toEqual([
+      expect.stringContaining('Many different events of receiver "a" have no handler'),
+      expect.stringContaining('No handler for refund.made-0 on receiver "b"'),
+    ]);
+  });
+
+  it('warns at each of one refused event', async () => {
+    await start({ isQueued: false });
+    for (const name of ['a', 'b', 'a', 'b'] as const)
+      await sendTo(name, { audience: 'someone-else' });
+
+    expect(started.logger.at('warn')).toEqual([
+      expect.stringContaining('receiver "a" at /a'),
+      expect.stringContaining('receiver "b" at /b'),
+    ]);
   });
 });
 

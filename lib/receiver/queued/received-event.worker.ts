@@ -56,7 +56,8 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
   private readonly logger = new Logger('WebhookReceiver');
   private readonly abort = new AbortController();
   private readonly receivers: readonly QueuedReceiver[];
-  private storeOutageLogged = false;
+  /** The receivers whose replay store is unavailable. */
+  private readonly outages = new Set<QueuedReceiver>();
 
   constructor(
     @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers,
@@ -137,19 +138,19 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     const { clock } = receiver;
     try {
       const verdict = await reserveInTime(handledClaim(id, event, receiver), receiver);
-      this.storeOutageLogged = false;
+      this.outages.delete(receiver);
       if (verdict.status === 'reserved') return verdict.reservation;
       // Its last run was recorded, and the process crashed before the queue learned of it.
       if (verdict.status === 'done') return { type: 'delivered' };
       const at = verdict.status === 'in-progress' ? verdict.retryAt : clock.now() + SOON;
       return { type: 'defer', at };
     } catch (error) {
-      if (!this.storeOutageLogged) {
+      if (!this.outages.has(receiver)) {
         this.logger.error(
-          `Queued events are deferred: ${error instanceof Error ? error.message : 'the replay store failed'}`,
+          `Queued events of receiver "${receiver.name}" are deferred: ${error instanceof Error ? error.message : 'the replay store failed'}`,
         );
       }
-      this.storeOutageLogged = true;
+      this.outages.add(receiver);
       return { type: 'defer', at: clock.now() + SOON };
     }
   }
