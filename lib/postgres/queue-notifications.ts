@@ -61,7 +61,9 @@ export class QueueNotifications {
     try {
       this.unsubscribe ??= await this.subscribe();
       const arrived = await this.test();
-      if (!arrived && !this.hasWorked && !this.stopped) {
+      // Without a subscription, its connection was lost during the test.
+      const isDropped = !arrived && this.unsubscribe !== undefined;
+      if (isDropped && !this.hasWorked && !this.stopped) {
         this.stopped = true;
         this.parts.onUnsupported();
       }

@@ -95,9 +95,10 @@ import { due } from './deliveries.js';
 });
 
 describe('notifications of a database', () => {
-  /** A database whose connections can forward notifications or drop them. */
+  /** A database whose connections can forward notifications or drop them, and be lost. */
   class ScriptedDatabase {
     passesOn = true;
+    lose: () => void = () => {};
     open = 0;
     subscriptions = 0;
     woken = 0;
@@ -107,8 +108,9 @@ describe('notifications of a database', () => {
       notify: async (id) => {
         if (this.passesOn) this.receive(id);
       },
-      listen: async (receive) => {
+      listen: async (receive, onLost) => {
         this.receive = receive;
+        this.lose = onLost;
         this.open++;
         this.subscriptions++;
         return async () => void this.open--;
@@ -133,6 +135,21 @@ describe('notifications of a database', () => {
 
     // Each LISTEN would stay on a connection that the pooler gives to others.
     expect(database).toMatchObject({ open: 0, subscriptions: 1, unsupported: 1 });
+  });
+
+  it('are subscribed to again after the connection was lost during the first test', async () => {
+    const database = new ScriptedDatabase();
+    const { clock, notifications } = database;
+    database.passesOn = false;
+    notifications.start();
+    await clock.advance(1_000);
+    database.lose();
+    database.passesOn = true;
+    await clock.advance(3_600_000);
+
+    expect(database).toMatchObject({ open: 1, subscriptions: 2, unsupported: 0 });
+    await notifications.stop();
+    expect(database.open).toBe(0);
   });
 
   it('are subscribed to again when they no longer arrive', async () => {
