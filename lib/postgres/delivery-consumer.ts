@@ -62,6 +62,8 @@ interface DeliveryConsumerParts {
 export class DeliveryConsumer {
   private readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;
+  /** Frees slots of limited lanes apart: it waits for transactions that have changed the limits. */
+  private readonly ends: OutcomeWriter;
   private readonly notifications: QueueNotifications | undefined;
   private readonly timers: readonly CancelWake[];
   /** The ends of the pages in which unused keys and limits were looked for last. */
@@ -79,11 +81,11 @@ export class DeliveryConsumer {
           released.map(({ seq }) => seq as string),
           limitedLanes,
         );
-        await this.endLimited(rows);
       },
       clock,
       lease,
     );
+    this.ends = new OutcomeWriter(async (rows) => this.endLimited(rows), clock, lease);
     this.loop = new ClaimLoop({
       ...parts.options,
       claim: async (request) => this.claim(request),
@@ -92,7 +94,7 @@ export class DeliveryConsumer {
       findLimitedLanes: async () => this.findLimitedLanes(),
       onNewLimits: (lanes) => void this.flag(lanes).catch(() => {}),
       run: async (delivery) => this.run(delivery),
-      release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
+      release: async (delivery) => this.write(releasedRow(delivery)),
       onOutage: (error) => warnOfOutage(error, parts.server),
     });
     this.timers = [
@@ -150,6 +152,7 @@ export class DeliveryConsumer {
   async end(): Promise<void> {
     for (const cancel of this.timers) cancel();
     this.outcomes.close();
+    this.ends.close();
     await this.notifications?.stop();
   }
 
@@ -246,7 +249,6 @@ export class DeliveryConsumer {
     const ended = rows.flatMap(({ lane, slot, overloaded }) =>
       slot === undefined ? [] : [{ lane, slot, overloaded }],
     );
-    if (ended.length === 0) return;
     const { database, statements, options } = this.parts;
     const values = [options.name, JSON.stringify(ended), database.now, options.clock.now()];
     await database.query(statements.limits.end, values);
@@ -269,12 +271,17 @@ export class DeliveryConsumer {
     }
     const row = outcomeRow(claimed, run, options.clock.now());
     if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits).catch(() => {});
-    await this.outcomes.write(row);
+    await this.write(row);
     // It is due again already.
     if (row.due !== undefined && row.due <= options.clock.now()) {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
     }
     return run?.attempt !== undefined;
+  }
+
+  private async write(row: OutcomeRow): Promise<void> {
+    await this.outcomes.write(row);
+    if (row.slot !== undefined) await this.ends.write(row);
   }
 
   /** Applies the limits of an endpoint if they are other ones than the queue knows. */
