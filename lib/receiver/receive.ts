@@ -1,7 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Injectable } from '@nestjs/common';
-import { WebhookReplayError, WebhookStoreError, isWebhookError } from '../errors/webhook.error.js';
-import type { ReplayClaim, ReplayReservation } from '../replay/replay-store.js';
 import {
   acknowledge,
   answerChallenge,
@@ -18,8 +16,9 @@ import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
-import { reserveInTime, WebhookReception } from './reception.js';
-import { EventInternals, replayClaim, WebhookEvent } from './webhook-event.js';
+import { WebhookReception } from './reception.js';
+import { reserveEvent } from './reservation.js';
+import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
@@ -167,7 +166,7 @@ export class ReceivePipeline {
         signal: this.drain.signal,
         internals: new EventInternals(receiver.validator),
       });
-      const reservation = await reserveClaim(replayClaim(event, digest, receiver), receiver);
+      const reservation = await reserveEvent(event, digest, receiver);
       if (arrivedAt !== undefined) observeReceiving(event, incoming, arrivedAt);
       return new WebhookReception(event, reservation, receiver, body, this.reporter);
     } catch (error) {
@@ -200,45 +199,6 @@ export class ReceivePipeline {
     }
     return acknowledge('processed');
   }
-}
-
-/** The error for a duplicate. */
-export function replayed(): WebhookReplayError {
-  return new WebhookReplayError('replayed', 'the event was handled before');
-}
-
-/**
- * Reserves an event in the receiver's replay store.
- *
- * @returns `undefined` for a duplicate of an event that was handled before
- * @throws {@link WebhookReplayError}, {@link WebhookStoreError}
- */
-async function reserveClaim(
-  claim: ReplayClaim,
-  receiver: ResolvedReceiver,
-): Promise<ReplayReservation | undefined> {
-  const verdict = await reserveInTime(claim, receiver).catch(storeFailed);
-  switch (verdict.status) {
-    case 'reserved':
-      return verdict.reservation;
-    case 'done':
-      if (receiver.onDuplicate === 'reject') throw replayed();
-      return undefined;
-    case 'in-progress':
-      throw new WebhookReplayError('in_progress', 'the same event is being handled now');
-    case 'conflict':
-      throw new WebhookReplayError(
-        'replayed',
-        'the id was used before with other content; a new event needs a new id',
-      );
-  }
-}
-
-function storeFailed(error: unknown): never {
-  if (isWebhookError(error)) throw error;
-  throw new WebhookStoreError('store_unavailable', 'the replay store cannot be reached', {
-    cause: error,
-  });
 }
 
 /** Puts an answer into the form that the sender's standard names, if it names one. */

@@ -1,18 +1,12 @@
 import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.js';
-import type {
-  ReplayClaim,
-  ReplayReservation,
-  ReplayStore,
-  ReplayVerdict,
-} from '../replay/replay-store.js';
+import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 import type { RequestBody } from '../request/body.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceiverReporter } from './receiver.reporter.js';
+import { noAnswer } from './reservation.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
-/** Milliseconds for which an event waits for its reservation. */
-const RESERVING_TIME = 9_000;
 /** Milliseconds for which recording a handled event is tried. Senders usually wait 15 s or longer for an answer. */
 const RECORDING_TIME = 9_000;
 /** Milliseconds for which an answer waits until its event is freed. */
@@ -251,24 +245,6 @@ export class WebhookReception {
   private get isUnrecorded(): boolean {
     return this.state === 'open' || this.state === 'handling';
   }
-}
-
-/**
- * Reserves an event.
- *
- * @throws what the store throws, and an error if it does not answer within {@link RESERVING_TIME}
- */
-export async function reserveInTime(
-  claim: ReplayClaim,
-  { replayStore, clock }: Pick<ResolvedReceiver, 'replayStore' | 'clock'>,
-): Promise<ReplayVerdict> {
-  // A custom store may throw synchronously.
-  return inTime(clock, RESERVING_TIME, async () => replayStore.reserve(claim), noAnswer);
-}
-
-/** The error for a store that does not answer in time. If it has reserved the event nevertheless, that lasts until the lease ends. */
-function noAnswer(): Error {
-  return new Error('the replay store did not answer');
 }
 
 function leaseLostError(): WebhookReplayError {

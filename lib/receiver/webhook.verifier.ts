@@ -9,7 +9,8 @@ import { definedDataIssues } from './handlers/payload-validator.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import { ReceivePipeline, replayed } from './receive.js';
+import { ReceivePipeline } from './receive.js';
+import { replayed } from './reservation.js';
 import type { WebhookEvent } from './webhook-event.js';
 
 /** Verifies requests that did not arrive on a route of this application: from a queue, a serverless event, a test. */
