@@ -16,7 +16,7 @@ export type {
 // Receiving
 export { OnWebhookEvent } from './receiver/decorators/on-webhook-event.decorator.js';
 export { WebhookRoute } from './receiver/decorators/webhook-route.decorator.js';
-export { WebhookData, WebhookContext } from './receiver/handlers/handler-call.js';
+export { WebhookData, WebhookContext } from './receiver/decorators/webhook-data.decorator.js';
 export { WebhookEvent } from './receiver/webhook-event.js';
 export { WebhookGuard } from './receiver/webhook.guard.js';
 export { WebhookVerifier } from './receiver/webhook.verifier.js';

@@ -9,7 +9,7 @@ jest.unstable_mockModule('class-transformer', () => {
 
 const { OnWebhookEvent } =
   await import('../../lib/receiver/decorators/on-webhook-event.decorator.js');
-const { WebhookData } = await import('../../lib/receiver/handlers/handler-call.js');
+const { WebhookData } = await import('../../lib/receiver/decorators/webhook-data.decorator.js');
 const { WebhookRoute } = await import('../../lib/receiver/decorators/webhook-route.decorator.js');
 const { receiverOptions, startApp } = await import('../fixtures/receiver-app.js');
 

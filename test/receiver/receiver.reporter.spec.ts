@@ -13,7 +13,7 @@ import { z } from 'zod';
 import { createTokenSigner, type WebhookTokenInput } from 'nestjs-webhook-token/token';
 import { InProcessQueue, type WebhookReceiverOptions } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { WebhookData } from '../../lib/receiver/handlers/handler-call.js';
+import { WebhookData } from '../../lib/receiver/decorators/webhook-data.decorator.js';
 import { WebhookRoute } from '../../lib/receiver/decorators/webhook-route.decorator.js';
 import { WebhookGuard } from '../../lib/receiver/webhook.guard.js';
 import { createExpress } from '../fixtures/adapters.js';

@@ -9,8 +9,8 @@ import type {
   WebhookEventsMatching,
 } from '../../token/webhook-event-map.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { takeByPosition } from '../handlers/handler-call.js';
 import { addSubscription } from '../handlers/handler-metadata.js';
+import { takeByPosition } from './webhook-data.decorator.js';
 
 type AnyMethod = (...args: never[]) => unknown;
 

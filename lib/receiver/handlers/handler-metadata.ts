@@ -1,4 +1,6 @@
+import { assignMetadata, type PipeTransform, type Type } from '@nestjs/common';
 import { WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
+import type { WebhookEvent } from '../webhook-event.js';
 
 /** The arguments of one `@OnWebhookEvent()`. */
 interface WebhookSubscription {
@@ -36,4 +38,66 @@ export function markRoute(method: object, route: WebhookRoute): void {
 /** The options of a webhook route; `undefined` if the method is not one. */
 export function readRoute(method: object): WebhookRoute | undefined {
   return Reflect.getMetadata(WEBHOOK_ROUTE, method) as WebhookRoute | undefined;
+}
+
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
+
+/** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
+export interface HandlerParameter {
+  readonly takes: 'data' | 'event';
+  /** Whether a Standard Schema validates it. */
+  readonly hasSchema?: boolean;
+  /** The event itself, or its data, validated. */
+  valueFrom(event: WebhookEvent): unknown;
+}
+
+/** A pipe of a parameter. */
+export type HandlerPipe = Type<PipeTransform> | PipeTransform;
+
+/** A number that Nest has for none of its own parameter decorators. */
+const PARAMETER_TYPE = 100;
+
+type Parameters = Record<
+  string,
+  { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
+>;
+
+/** Records what a parameter of a method takes. */
+export function addParameter(
+  target: object,
+  key: string | symbol,
+  index: number,
+  parameter: HandlerParameter,
+  pipes: readonly HandlerPipe[],
+): void {
+  const all = assignMetadata(parametersOf(target, key), PARAMETER_TYPE, index, parameter, ...pipes);
+  Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
+}
+
+/** Whether a parameter of a method is decorated for an event. */
+export function hasParameters(target: object, key: string | symbol): boolean {
+  return Object.keys(parametersOf(target, key)).length > 0;
+}
+
+/** The parameters of a method that take event data. */
+export function dataParameters(
+  target: object,
+  key: string | symbol,
+): readonly { readonly index: number; readonly hasSchema: boolean }[] {
+  return Object.values(parametersOf(target, key)).flatMap(({ index, data }) => {
+    const { takes, hasSchema = false } = data as HandlerParameter;
+    return takes === 'data' ? [{ index, hasSchema }] : [];
+  });
+}
+
+function parametersOf(target: object, key: string | symbol): Parameters {
+  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  return (known as Parameters | undefined) ?? {};
+}
+
+/** The type of a parameter, as the compiler recorded it. */
+export function parameterType(target: object, key: string | symbol, index: number): unknown {
+  const types: unknown = Reflect.getMetadata('design:paramtypes', target, key);
+  return (types as readonly unknown[] | undefined)?.[index];
 }

@@ -5,8 +5,8 @@ import { eventPatternProblem } from '../../token/event-name.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { dataParameters, parameterType, WebhookHandlerContext } from './handler-call.js';
-import { readSubscriptions } from './handler-metadata.js';
+import { WebhookHandlerContext } from './handler-call.js';
+import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,
