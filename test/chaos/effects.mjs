@@ -27,7 +27,7 @@ export class Effects {
     try {
       await client.query('BEGIN');
       await client.query(`INSERT INTO ${this.schema}.runs VALUES ($1)`, [event]);
-      if (!(await commit(client))) throw new Error('The lease was lost before the commit.');
+      await commit(client);
       await client.query('COMMIT');
     } catch (error) {
       await client.query('ROLLBACK').catch(() => {});

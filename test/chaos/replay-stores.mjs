@@ -1,7 +1,6 @@
 import { PostgresReplayStore } from '../../dist/postgres/index.js';
 import { RedisReplayStore } from '../../dist/redis/index.js';
 import { ReplayStore } from '../../dist/ports/index.js';
-import { replayClaim } from '../../build/lib/receiver/webhook-event.js';
 
 /** Longer than a statement takes on a busy machine. */
 const TIMEOUT = '30s';
@@ -15,29 +14,6 @@ class NoReplayStore extends ReplayStore {
   release = () => true;
 }
 
-/** Gives a handler the reservation of its event, to commit it together with the handler's effects. */
-class JoinedReplayStore extends PostgresReplayStore {
-  reservations = new Map();
-
-  async reserve(claim) {
-    const verdict = await super.reserve(claim);
-    if (verdict.status === 'reserved') this.reservations.set(claim.key, verdict.reservation);
-    return verdict;
-  }
-
-  reservationOf(event) {
-    const { key } = replayClaim(event, undefined, {
-      clockTolerance: 0,
-      replayWindow: 0,
-      replayLease: 0,
-      clock: { now: () => 0 },
-    });
-    const reservation = this.reservations.get(key);
-    this.reservations.delete(key);
-    return reservation;
-  }
-}
-
 /**
  * Opens a replay store, with a function that records an effect in the way that suits the store.
  *
@@ -46,13 +22,8 @@ class JoinedReplayStore extends PostgresReplayStore {
 export async function openReplayStore(kind, effects, { redis, schema }) {
   switch (kind) {
     case 'postgres': {
-      const store = new JoinedReplayStore(effects.client, { schema, timeout: TIMEOUT });
-      const commit = async (tx, event) => {
-        if (event.commit === undefined) return store.commitWith(tx, store.reservationOf(event));
-        await event.commit(tx);
-        return true;
-      };
-      const record = (event) => effects.addWith(event.id, (tx) => commit(tx, event));
+      const store = new PostgresReplayStore(effects.client, { schema, timeout: TIMEOUT });
+      const record = (event) => effects.addWith(event.id, (tx) => event.commit(tx));
       return { store, record };
     }
     case 'pglite': {
