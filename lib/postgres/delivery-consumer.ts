@@ -62,7 +62,7 @@ interface DeliveryConsumerParts {
 export class DeliveryConsumer {
   private readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;
-  /** Frees slots of limited lanes apart: it waits for transactions that have changed the limits. */
+  /** Frees the slots of limited lanes: apart from the outcomes, since a transaction that has changed limits delays it. */
   private readonly ends: OutcomeWriter;
   private readonly notifications: QueueNotifications | undefined;
   private readonly timers: readonly CancelWake[];
@@ -246,9 +246,7 @@ export class DeliveryConsumer {
 
   /** Frees the slots of ended runs in their limited lanes. If it fails, they are free once the leases would have expired. */
   private async endLimited(rows: readonly OutcomeRow[]): Promise<void> {
-    const ended = rows.flatMap(({ lane, slot, overloaded }) =>
-      slot === undefined ? [] : [{ lane, slot, overloaded }],
-    );
+    const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
     const { database, statements, options } = this.parts;
     const values = [options.name, JSON.stringify(ended), database.now, options.clock.now()];
     await database.query(statements.limits.end, values);
@@ -279,6 +277,7 @@ export class DeliveryConsumer {
     return run?.attempt !== undefined;
   }
 
+  /** Writes an outcome, then frees the slot of a limited lane. */
   private async write(row: OutcomeRow): Promise<void> {
     await this.outcomes.write(row);
     if (row.slot !== undefined) await this.ends.write(row);
