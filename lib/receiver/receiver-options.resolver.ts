@@ -11,6 +11,7 @@ import { readOptions } from '../options/read-options.js';
 import type { Read } from '../options/rules.js';
 import { resolveRetrySchedule, type RetrySchedule } from '../queue/retry-schedule.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { LeaseKeeper } from '../replay/lease-keeper.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { BodySpool } from '../request/body-spool.js';
 import { webhookToken } from '../request/open-request.js';
@@ -28,7 +29,6 @@ import type {
 } from './receiver-options.interface.js';
 import { RECEIVER } from './receiver-options.rules.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
-import { LeaseKeeper } from './reception.js';
 
 /** Members that a token's claims may have besides those of the data. */
 const MEMBERS_AROUND_DATA = 64;

@@ -15,9 +15,9 @@ import {
 } from '@nestjs/core';
 import type { Observable } from 'rxjs';
 import { markGuardRefusal } from '../error-answers.js';
-import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
+import { HANDLER_PARAMETERS, WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { HANDLER_PARAMETERS, type HandlerParameter } from './handler-metadata.js';
+import type { HandlerParameter } from './handler-metadata.js';
 
 /** A call of a handler, the second argument of its execution context. */
 interface HandlerCall {

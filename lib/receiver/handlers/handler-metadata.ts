@@ -1,5 +1,5 @@
 import { assignMetadata, type PipeTransform, type Type } from '@nestjs/common';
-import { WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
+import { HANDLER_PARAMETERS, WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** The arguments of one `@OnWebhookEvent()`. */
@@ -39,9 +39,6 @@ export function markRoute(method: object, route: WebhookRoute): void {
 export function readRoute(method: object): WebhookRoute | undefined {
   return Reflect.getMetadata(WEBHOOK_ROUTE, method) as WebhookRoute | undefined;
 }
-
-/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
-export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
 
 /** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
 export interface HandlerParameter {

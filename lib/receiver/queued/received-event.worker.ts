@@ -17,7 +17,6 @@ import { errorName } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
-import { handledClaim, reserveInTime } from '../reservation.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
 import { errorsOfHandlers, isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
@@ -26,7 +25,7 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
 import { stackOf, withGathered } from '../rejection-log.js';
-import { WebhookReception } from '../reception.js';
+import { handledClaim, reserveInTime, WebhookReception } from '../reception.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 

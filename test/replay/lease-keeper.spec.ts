@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import type { ReplayReservation } from 'nestjs-webhook-token/ports';
 import { MemoryReplayStore } from 'nestjs-webhook-token';
-import { LeaseKeeper } from '../../lib/receiver/reception.js';
+import { LeaseKeeper } from '../../lib/replay/lease-keeper.js';
 
 const LEASE = 30_000;
 const WAKE = LEASE / 4;
