@@ -1,8 +1,9 @@
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { ClaimRequest } from './delivery-statements.js';
-import { LimitedLanes } from './limited-lanes.js';
+import { LaneBacklog } from './lane-backlog.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
+import { LimitedLanes, type LimitedLanesParts } from './limited-lanes.js';
 
 /** The answer to a {@link ClaimRequest}. */
 export interface ClaimResult {
@@ -13,39 +14,10 @@ export interface ClaimResult {
   readonly limitedLanes?: readonly string[] | undefined;
 }
 
-/** Claims at most `slots` deliveries of a limited lane. */
-export interface LimitedClaimRequest {
-  readonly lane: string;
-  readonly slots: number;
-}
-
-/** A limited lane after a claim. */
-export interface LimitedLane {
-  readonly lane: string;
-  /** Equal for equal limits. */
-  readonly limits: string;
-  /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
-  readonly wait: number | undefined;
-  /** Whether more may be claimed once an attempt has ended. */
-  readonly isFull: boolean;
-}
-
-/** Whether any lane has limits, and the limited lanes with deliveries that are due soon, each with its wait. */
-export interface LimitedSearch {
-  readonly hasLimits: boolean;
-  readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
-}
-
-interface ClaimLoopParts {
+interface ClaimLoopParts extends LimitedLanesParts {
   readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
   /** Returns those of the lanes that have a due delivery. */
   readonly findDueLanes: (lanes: readonly string[]) => Promise<readonly string[]>;
-  /** Lanes that it does not return are being claimed from by another process. */
-  readonly claimLimited: (lanes: readonly LimitedClaimRequest[]) => Promise<{
-    readonly claimed: readonly ClaimedDelivery[];
-    readonly lanes: readonly LimitedLane[];
-  }>;
-  readonly findLimitedLanes: () => Promise<LimitedSearch>;
   /** Called with lanes that have got limits after some of their deliveries were recorded. */
   readonly onNewLimits: (lanes: readonly string[]) => void;
   /** Attempts a delivery and writes the outcome; never rejects. @returns whether an attempt was made */
@@ -54,11 +26,8 @@ interface ClaimLoopParts {
   readonly release: (delivery: ClaimedDelivery) => Promise<void>;
   /** Called once for each outage of the database. */
   readonly onOutage: (error: unknown) => void;
-  readonly clock: WebhookClock;
   readonly concurrency: number;
   readonly concurrencyPerDestination: number;
-  /** Milliseconds. */
-  readonly pollInterval: number;
 }
 
 /** Maximum of milliseconds between two claims while the database is unavailable. */
@@ -67,20 +36,12 @@ const MAX_PAUSE = 30_000;
 /** Milliseconds after which the contending slow lanes with due deliveries are looked for again. */
 const LANE_CHECK_INTERVAL = 1_000;
 
-/** A search for limited lanes takes at most 1 part in this many of the time. */
-const SEARCH_SHARE = 20;
-/** Limited lanes of one claim. */
-const LANES_AT_ONCE = 100;
-
 /** Claims due deliveries while there are free slots, and runs each of them. */
 export class ClaimLoop {
   private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneDivision;
-  private readonly backlog: LaneBacklog;
-  private readonly limited = new LimitedLanes();
-  /** Epoch milliseconds of the next search for limited lanes. */
-  private nextSearch = 0;
-  private hasLimits = false;
+  private readonly backlog = new LaneBacklog();
+  private readonly limited: LimitedLanes;
   /** The contending slow lanes, and those of them with due deliveries; `undefined` if none contend. */
   private contention:
     { readonly lanes: ReadonlySet<string>; readonly due: ReadonlySet<string> } | undefined;
@@ -100,7 +61,7 @@ export class ClaimLoop {
 
   constructor(private readonly parts: ClaimLoopParts) {
     this.lanes = new LaneDivision(parts);
-    this.backlog = new LaneBacklog();
+    this.limited = new LimitedLanes(parts);
   }
 
   /** The deliveries that this process has claimed. */
@@ -120,8 +81,7 @@ export class ClaimLoop {
    */
   wake(limitedLanes: readonly string[] | 'all' = []): void {
     this.mayBeMore = true;
-    if (limitedLanes === 'all') this.nextSearch = 0;
-    else for (const lane of limitedLanes) this.limited.set(lane, this.parts.clock.now());
+    this.limited.wake(limitedLanes);
     void this.ask();
   }
 
@@ -199,53 +159,19 @@ export class ClaimLoop {
       this.nextScan,
       isContended ? this.nextLaneCheck : Infinity,
       this.nextProof(),
-      this.limited.nextAfter(clock.now()),
-      Math.max(this.nextSearch, clock.now() + 1),
+      this.limited.next(),
     );
   }
 
   /** Claims from the limited lanes whose time has come. */
   private async claimLimited(most: number): Promise<void> {
-    const { clock, claimLimited } = this.parts;
-    if (clock.now() >= this.nextSearch) await this.findLimitedLanes();
+    await this.limited.search();
     for (let left = most; left > 0 && !this.stopped;) {
-      const now = clock.now();
-      const request = this.limitedRequest(now, left);
-      if (request.length === 0) return;
-      for (const { lane } of request) this.limited.ask(lane, now);
-      const { claimed, lanes } = await claimLimited(request);
-      for (const { lane, wait, isFull, limits } of lanes) {
-        this.limited.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
-      }
+      const claimed = await this.limited.claim(left, () => this.freeByLane());
+      if (claimed === undefined) return;
       await this.start(claimed);
       left -= claimed.length;
     }
-  }
-
-  private limitedRequest(now: number, most: number): LimitedClaimRequest[] {
-    const request: LimitedClaimRequest[] = [];
-    const due = this.limited.due(now);
-    if (due.length === 0) return request;
-    const free = this.freeByLane();
-    let left = most;
-    for (const lane of due) {
-      const slots = Math.min(free.lanes[lane] ?? free.elsewhere, left);
-      if (slots <= 0) continue;
-      request.push({ lane, slots });
-      left -= slots;
-      if (left <= 0 || request.length === LANES_AT_ONCE) break;
-    }
-    return request;
-  }
-
-  private async findLimitedLanes(): Promise<void> {
-    const { clock, pollInterval, findLimitedLanes } = this.parts;
-    const start = clock.now();
-    this.nextSearch = start + pollInterval;
-    const { hasLimits, lanes } = await findLimitedLanes();
-    this.hasLimits = hasLimits;
-    this.nextSearch = Math.max(this.nextSearch, start + SEARCH_SHARE * (clock.now() - start));
-    for (const { lane, wait = 0, limits } of lanes) this.limited.found(lane, start + wait, limits);
   }
 
   /** When a waiting lane turns out to be slow, which can give it more slots although none of its attempts has ended. */
@@ -308,7 +234,7 @@ export class ClaimLoop {
     { lanes, elsewhere: perLane }: FreeSlots,
   ): Promise<ClaimResult> {
     const { claim, pollInterval } = this.parts;
-    const checksLimits = this.hasLimits || undefined;
+    const checksLimits = this.limited.hasLimits || undefined;
     const result = await claim({
       ...request,
       lookAhead: pollInterval,
@@ -337,8 +263,7 @@ export class ClaimLoop {
     const wasSlow = this.lanes.isSlow(lane, clock.now());
     this.lanes.leave(slot, clock.now(), wasAttempted);
     // Slow lanes share their slots, so that one of them may let another one continue.
-    const mayContinue =
-      this.limited.freed(lane, clock.now()) || this.limited.due(clock.now()).length > 0;
+    const mayContinue = this.limited.ended(lane);
     const isHeldUp = this.backlog.has(lane) || (wasSlow && !this.backlog.isEmpty);
     if (this.mayBeMore || mayContinue || isHeldUp) {
       void this.ask();
@@ -348,69 +273,5 @@ export class ClaimLoop {
 
   private notifyIdle(): void {
     if (this.isIdle) for (const resolve of this.idleListeners.splice(0)) resolve();
-  }
-}
-
-/** Milliseconds that scans overlap, for deliveries of transactions that commit late. */
-const OVERLAP = 5_000;
-/** Minimum of milliseconds between two scans of the whole backlog. */
-const RESCAN_INTERVAL = 5_000;
-/** Scans of the whole backlog take at most 1 part in this many of the time. */
-const RESCAN_SHARE = 20;
-
-/**
- * The lanes with due deliveries but without a free slot.
- *
- * A claim has to skip the due deliveries of full lanes, and a slow endpoint may have many. They are skipped once: later claims start
- * where that scan ended, and a lane that gets a free slot is claimed from by itself.
- */
-class LaneBacklog {
-  private readonly waiting = new Set<string>();
-  /** Epoch milliseconds until which due deliveries are in these lanes only; `undefined` if there are no such lanes. */
-  private until: number | undefined;
-  /** Epoch milliseconds of the next scan of the whole backlog, which also finds deliveries whose lease has expired. */
-  private rescanAt = 0;
-
-  get lanes(): readonly string[] {
-    return [...this.waiting];
-  }
-
-  get isEmpty(): boolean {
-    return this.waiting.size === 0;
-  }
-
-  has(lane: string): boolean {
-    return this.waiting.has(lane);
-  }
-
-  delete(lane: string): void {
-    this.waiting.delete(lane);
-    if (this.isEmpty) this.forget();
-  }
-
-  /** Makes the next claim scan the whole backlog. */
-  forget(): void {
-    this.waiting.clear();
-    this.until = undefined;
-  }
-
-  /** @returns epoch milliseconds of the first due time to claim; `undefined` for the earliest */
-  startOfScan(now: number): number | undefined {
-    return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
-  }
-
-  /** Records a scan that found only deliveries of full lanes. */
-  recordScan(scan: {
-    readonly from: number | undefined;
-    readonly start: number;
-    readonly end: number;
-    readonly full: readonly string[];
-  }): void {
-    for (const lane of scan.full) this.waiting.add(lane);
-    this.until = this.isEmpty ? undefined : scan.start;
-    if (scan.from === undefined) {
-      const took = scan.end - scan.start;
-      this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, RESCAN_SHARE * took);
-    }
   }
 }

@@ -1,3 +1,44 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { ClaimedDelivery } from './delivery-row.js';
+import type { FreeSlots } from './lane-division.js';
+
+/** Claims at most `slots` deliveries of a limited lane. */
+export interface LimitedClaimRequest {
+  readonly lane: string;
+  readonly slots: number;
+}
+
+/** A limited lane after a claim. */
+export interface LimitedLane {
+  readonly lane: string;
+  /** Equal for equal limits. */
+  readonly limits: string;
+  /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
+  readonly wait: number | undefined;
+  /** Whether more may be claimed once an attempt has ended. */
+  readonly isFull: boolean;
+}
+
+/** Whether any lane has limits, and the limited lanes with deliveries that are due soon, each with its wait. */
+export interface LimitedSearch {
+  readonly hasLimits: boolean;
+  readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
+}
+
+/** What a claim from limited lanes has found. Lanes that are absent are being claimed from by another process. */
+export interface LimitedClaim {
+  readonly claimed: readonly ClaimedDelivery[];
+  readonly lanes: readonly LimitedLane[];
+}
+
+export interface LimitedLanesParts {
+  readonly claimLimited: (lanes: readonly LimitedClaimRequest[]) => Promise<LimitedClaim>;
+  readonly findLimitedLanes: () => Promise<LimitedSearch>;
+  readonly clock: WebhookClock;
+  /** Milliseconds. */
+  readonly pollInterval: number;
+}
+
 interface Schedule {
   /** When to claim from it again, in epoch milliseconds. */
   readonly at: number;
@@ -14,12 +55,65 @@ const BUSY_WAIT = 20;
 /** Claims after which a lane is forgotten that may have lost its limits, by a rollback; a search finds it if it has some. */
 const MOST_ASKED = 10;
 
+/** A search for limited lanes takes at most 1 part in this many of the time. */
+const SEARCH_SHARE = 20;
+/** Lanes of one claim. */
+const LANES_AT_ONCE = 100;
+
 /**
  * The limited lanes with deliveries, and when this process claims from each. A delivery behind a limit is in no index that other
  * claims read, so its number does not matter.
  */
 export class LimitedLanes {
+  /** Whether any lane has limits, as far as the last search knows. */
+  hasLimits = false;
   private readonly lanes = new Map<string, Schedule>();
+  /** Epoch milliseconds of the next search. */
+  private nextSearch = 0;
+
+  constructor(private readonly parts: LimitedLanesParts) {}
+
+  /** Claims from these lanes next; `'all'` searches for such lanes first. */
+  wake(lanes: readonly string[] | 'all'): void {
+    if (lanes === 'all') this.nextSearch = 0;
+    else for (const lane of lanes) this.set(lane, this.parts.clock.now());
+  }
+
+  /** Searches for limited lanes with due deliveries, if it is time for that. */
+  async search(): Promise<void> {
+    const { clock, pollInterval, findLimitedLanes } = this.parts;
+    const start = clock.now();
+    if (start < this.nextSearch) return;
+    this.nextSearch = start + pollInterval;
+    const { hasLimits, lanes } = await findLimitedLanes();
+    this.hasLimits = hasLimits;
+    this.nextSearch = Math.max(
+      this.nextSearch,
+      start + SEARCH_SHARE * (clock.now() - start),
+    );
+    for (const { lane, wait = 0, limits } of lanes) this.found(lane, start + wait, limits);
+  }
+
+  /**
+   * Claims once from the lanes whose time has come.
+   *
+   * @param most - deliveries
+   * @returns `undefined` if there is nothing to ask for
+   */
+  async claim(
+    most: number,
+    freeSlots: () => FreeSlots,
+  ): Promise<readonly ClaimedDelivery[] | undefined> {
+    const now = this.parts.clock.now();
+    const request = this.request(now, most, freeSlots);
+    if (request.length === 0) return undefined;
+    for (const { lane } of request) this.ask(lane, now);
+    const { claimed, lanes } = await this.parts.claimLimited(request);
+    for (const { lane, wait, isFull, limits } of lanes) {
+      this.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
+    }
+    return claimed;
+  }
 
   /** A lane that a search has found keeps its time, unless it has other limits than at the last claim. */
   found(lane: string, at: number, limits?: string): void {
@@ -28,42 +122,59 @@ export class LimitedLanes {
     else if (limits !== undefined && known.limits !== limits) this.set(lane, at);
   }
 
-  set(lane: string, at: number): void {
+  /** An attempt of a lane has ended. @returns whether there is something to claim now */
+  ended(lane: string): boolean {
+    const now = this.parts.clock.now();
+    if (this.lanes.get(lane)?.isFull === true) this.set(lane, now);
+    return this.due(now).length > 0;
+  }
+
+  /** The next time after now to claim or search, in epoch milliseconds. */
+  next(): number {
+    const now = this.parts.clock.now();
+    let next = Math.max(this.nextSearch, now + 1);
+    for (const { at } of this.lanes.values()) if (at > now && at < next) next = at;
+    return next;
+  }
+
+  private request(now: number, most: number, freeSlots: () => FreeSlots): LimitedClaimRequest[] {
+    const request: LimitedClaimRequest[] = [];
+    const due = this.due(now);
+    if (due.length === 0) return request;
+    const free = freeSlots();
+    let left = most;
+    for (const lane of due) {
+      const slots = Math.min(free.lanes[lane] ?? free.elsewhere, left);
+      if (slots <= 0) continue;
+      request.push({ lane, slots });
+      left -= slots;
+      if (left <= 0 || request.length === LANES_AT_ONCE) break;
+    }
+    return request;
+  }
+
+  private set(lane: string, at: number): void {
     this.lanes.set(lane, { at });
   }
 
   /** A claim starts. */
-  ask(lane: string, now: number): void {
+  private ask(lane: string, now: number): void {
     const { limits, asked = 0 } = this.lanes.get(lane) ?? {};
     if (asked + 1 >= MOST_ASKED) this.lanes.delete(lane);
     else this.lanes.set(lane, { at: now + BUSY_WAIT, limits, asked: asked + 1 });
   }
 
   /** A claim has ended; what was set meanwhile stays. @param at - `undefined` if no delivery is due soon */
-  answer(lane: string, at: number | undefined, isFull: boolean, limits: string): void {
+  private answer(lane: string, at: number | undefined, isFull: boolean, limits: string): void {
     const known = this.lanes.get(lane);
     if (known !== undefined && known.asked === undefined) return;
     if (at === undefined) this.lanes.delete(lane);
     else this.lanes.set(lane, { at, isFull, limits });
   }
 
-  /** An attempt of a lane has ended. @returns whether it may continue */
-  freed(lane: string, now: number): boolean {
-    if (this.lanes.get(lane)?.isFull !== true) return false;
-    this.set(lane, now);
-    return true;
-  }
-
   /** The lanes to claim from, the longest-waiting one first. */
-  due(now: number): string[] {
+  private due(now: number): string[] {
     const due = [...this.lanes].filter(([, { at }]) => at <= now);
     return due.sort(([, a], [, b]) => a.at - b.at).map(([lane]) => lane);
-  }
-
-  /** The next time after now, in epoch milliseconds. */
-  nextAfter(now: number): number {
-    let next = Infinity;
-    for (const { at } of this.lanes.values()) if (at > now && at < next) next = at;
-    return next;
   }
 }

@@ -1,0 +1,106 @@
+import { limitsKey } from '../queue/lane-limits.js';
+import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import type { Row } from './database.js';
+import { claimedDelivery, limitRow, type OutcomeRow } from './delivery-row.js';
+import { FLAGGED_AT_ONCE, type LimitStatements } from './limit-statements.js';
+import type { LimitedClaim, LimitedClaimRequest, LimitedLane } from './limited-lanes.js';
+import type { QueueDatabase } from './queue-database.js';
+import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+
+/** Claims from limited lanes, and what is stored of their limits. */
+export class DeliveryLimitTable {
+  constructor(
+    private readonly database: QueueDatabase,
+    private readonly statements: LimitStatements,
+    private readonly options: ResolvedDatabaseQueueOptions,
+  ) {}
+
+  /** Claims due deliveries of these lanes, as far as their limits allow. */
+  async claim(lanes: readonly LimitedClaimRequest[]): Promise<LimitedClaim> {
+    const { name, lease, pollInterval } = this.options;
+    const { now, timeout = 0 } = this.database;
+    const values = [name, now, lease, JSON.stringify(lanes), pollInterval, timeout];
+    const rows = await this.database.queryInIndexOrder(this.statements.claim, values);
+    const states = JSON.parse((rows[0]!['lanes'] as string | null) ?? '[]') as LimitedLaneState[];
+    const found = states.map(({ lane, wait, isFull, ...state }) => ({
+      lane,
+      limits: keyOf(state),
+      wait: wait ?? undefined,
+      isFull: isFull === true,
+    }));
+    const limits = new Map(found.map((one) => [one.lane, one.limits]));
+    const claimed = rows
+      .filter(({ seq }) => seq !== null)
+      .map((row) => claimedDelivery(row, limits.get(row['lane'] as string)));
+    return { claimed, lanes: found };
+  }
+
+  /** Whether any lane has limits; the flagged lanes with deliveries that are due soon; and those among them whose limits were deleted. */
+  async findLanes(): Promise<{
+    readonly hasLimits: boolean;
+    readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
+    readonly unlimited: readonly string[];
+  }> {
+    const values = [this.options.name, this.database.now, this.options.pollInterval];
+    const rows = await this.database.queryInIndexOrder(this.statements.findLanes, values);
+    const found = rows.filter(({ lane }) => lane !== null);
+    return {
+      hasLimits: rows[0]!['has_limits'] === true,
+      lanes: found
+        .filter(({ limits }) => limits !== null)
+        .map(({ lane, wait, limits }) => ({
+          lane: lane as string,
+          wait: Number(wait),
+          limits: keyOf(JSON.parse(limits as string) as LimitColumns),
+        })),
+      unlimited: found.filter(({ limits }) => limits === null).map(({ lane }) => lane as string),
+    };
+  }
+
+  /** Takes the deliveries of newly limited lanes out of the way of other claims, or lets other claims take them again. */
+  async flag(lanes: readonly string[], isLimited: boolean): Promise<void> {
+    const statement = isLimited ? this.statements.flag : this.statements.unflag;
+    for (const lane of lanes) {
+      let flagged: readonly Row[];
+      do {
+        flagged = await this.database.queryInIndexOrder(statement, [this.options.name, lane]);
+      } while (flagged.length === FLAGGED_AT_ONCE);
+    }
+  }
+
+  /** Frees the slots of ended runs. If it fails, they are free once the leases would have expired. */
+  async end(rows: readonly OutcomeRow[]): Promise<void> {
+    const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
+    const { now } = this.database;
+    const values = [this.options.name, JSON.stringify(ended), now, this.options.clock.now()];
+    await this.database.query(this.statements.end, values);
+  }
+
+  /** Sets the limits of a lane. */
+  async set(lane: string, limits: DeliveryLimits): Promise<void> {
+    const rows = JSON.stringify([limitRow(lane, limits)]);
+    await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);
+  }
+}
+
+interface LimitedLaneState extends LimitColumns {
+  readonly lane: string;
+  readonly wait: number | null;
+  readonly isFull: boolean | null;
+}
+
+interface LimitColumns {
+  readonly concurrency: number | null;
+  readonly perSecond: number | null;
+  readonly burst: number | null;
+  readonly since: number | null;
+}
+
+function keyOf({ concurrency, perSecond, burst, since }: LimitColumns): string {
+  return limitsKey({
+    concurrency: concurrency ?? undefined,
+    perSecond: perSecond ?? undefined,
+    burst: burst ?? undefined,
+    since: since ?? undefined,
+  });
+}
