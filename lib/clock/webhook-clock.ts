@@ -89,6 +89,20 @@ export function repeatInBatches(
   });
 }
 
+/** Milliseconds. */
+const LONGEST_REST = 600_000;
+
+/**
+ * How long to rest after background work, so that it takes at most 1 part in `parts` of the time. At most ten minutes, since work
+ * during which the machine was suspended or its clock was set seems to have taken long.
+ *
+ * @param took - milliseconds
+ * @returns milliseconds
+ */
+export function restAfter(took: number, parts: number): number {
+  return Math.min(parts * took, LONGEST_REST);
+}
+
 /** Cancels a wake-up; calling it twice, or too late, does nothing. */
 export type CancelWake = () => void;
 

@@ -1,4 +1,4 @@
-import { type CancelWake, repeat } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, restAfter } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import { isLimited, limitsKey } from '../queue/lane-limits.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
@@ -222,7 +222,7 @@ export class DeliveryConsumer {
     const start = options.clock.now();
     const released = await database.query(statements.releaseAll, [options.name]);
     if (released.length > 0) this.loop.wake();
-    return Math.max(RELEASE_INTERVAL, RELEASE_SHARE * (options.clock.now() - start));
+    return Math.max(RELEASE_INTERVAL, restAfter(options.clock.now() - start, RELEASE_SHARE));
   }
 
   /** If it fails, the next of the three renewals per lease makes up for it. */

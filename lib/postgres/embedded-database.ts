@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
-import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { DirectoryLock } from './directory-lock.js';
 
@@ -111,7 +111,7 @@ export function startAutovacuum(
     if (table === undefined) return VACUUM_INTERVAL;
     const start = clock.now();
     await pglite.exec(`VACUUM (ANALYZE) ${table.name}`);
-    return Math.max(VACUUM_INTERVAL, VACUUM_SHARE * (clock.now() - start));
+    return Math.max(VACUUM_INTERVAL, restAfter(clock.now() - start, VACUUM_SHARE));
   });
 }
 

@@ -1,3 +1,5 @@
+import { restAfter } from '../clock/webhook-clock.js';
+
 /** Milliseconds that scans overlap, for deliveries of transactions that commit late. */
 const OVERLAP = 5_000;
 /** Minimum of milliseconds between two scans of the whole backlog. */
@@ -57,7 +59,7 @@ export class LaneBacklog {
     this.until = this.isEmpty ? undefined : scan.start;
     if (scan.from === undefined) {
       const took = scan.end - scan.start;
-      this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, RESCAN_SHARE * took);
+      this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, restAfter(took, RESCAN_SHARE));
     }
   }
 }

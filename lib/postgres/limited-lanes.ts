@@ -1,4 +1,4 @@
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { FreeSlots } from './lane-division.js';
 
@@ -89,7 +89,7 @@ export class LimitedLanes {
     this.hasLimits = hasLimits;
     this.nextSearch = Math.max(
       this.nextSearch,
-      start + SEARCH_SHARE * (clock.now() - start),
+      start + restAfter(clock.now() - start, SEARCH_SHARE),
     );
     for (const { lane, wait = 0, limits } of lanes) this.found(lane, start + wait, limits);
   }

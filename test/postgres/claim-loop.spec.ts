@@ -131,6 +131,20 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(loop.running.map(({ seq }) => seq)).toEqual(['b', 'c']);
   });
 
+  it('searches for limited lanes on time after the clock has jumped during a search', async () => {
+    let searches = 0;
+    const findLimitedLanes = async () => {
+      searches++;
+      if (searches === 1) clock.set(clock.now() + 86_400_000);
+      return { hasLimits: true, lanes: [] };
+    };
+    start({ findLimitedLanes });
+    await clock.advance(0);
+    await clock.advance(2_000);
+
+    expect(searches).toBeGreaterThan(1);
+  });
+
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
     const claimLimited = async (lanes: readonly { readonly lane: string }[]) => {
