@@ -1,4 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { isOutage } from './database-failure.js';
 import type { OutcomeRow } from './delivery-row.js';
 
 /** Milliseconds between two attempts to write while the database is unavailable. */
@@ -12,13 +13,14 @@ interface PendingOutcome {
 /**
  * Writes the outcomes of attempts in batches: those that arrive during a write go into the next one.
  *
- * While the database is unavailable it retries for as long as a lease lasts. Then another process may have claimed the deliveries,
- * and each of them runs again.
+ * While the database is unavailable it retries. If that lasts longer than the lease of a delivery, another process may claim the
+ * delivery first: it then runs again, and its outcome here is dropped. Outcomes that fail for another reason are given up after a lease.
  */
 export class OutcomeWriter {
   private pending: PendingOutcome[] = [];
   private writing = false;
   private closed = false;
+  private endPause = (): void => {};
 
   /** @param lease - milliseconds */
   constructor(
@@ -35,9 +37,10 @@ export class OutcomeWriter {
     });
   }
 
-  /** From now on, a failed write is not retried. */
+  /** Tries to write once more what is pending, and retries nothing from now on. */
   close(): void {
     this.closed = true;
+    this.endPause();
   }
 
   private async drain(): Promise<void> {
@@ -56,11 +59,21 @@ export class OutcomeWriter {
     for (;;) {
       try {
         return await this.writeBatch(outcomes);
-      } catch {
-        if (this.closed || this.clock.now() + PAUSE >= end) return;
+      } catch (error) {
+        const isOver = !isOutage(error) && this.clock.now() + PAUSE >= end;
+        if (this.closed || isOver) return;
       }
-      const retryAt = this.clock.now() + PAUSE;
-      await new Promise<void>((resolve) => this.clock.wakeAt(retryAt, resolve));
+      await this.pause();
     }
+  }
+
+  private async pause(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const cancel = this.clock.wakeAt(this.clock.now() + PAUSE, resolve);
+      this.endPause = () => {
+        cancel();
+        resolve();
+      };
+    });
   }
 }

@@ -56,6 +56,50 @@ import { due } from './deliveries.js';
     }
   });
 
+  it('records an outcome after an outage that was longer than its lease', async () => {
+    const network = await LosingNetwork.start(urlOf('PostgreSQL'));
+    const pool = new Pool({ connectionString: network.url, connectionTimeoutMillis: 300 });
+    pool.on('error', () => {});
+    const clock = new TestClock(Date.now() + 60_000);
+    const options = { schema: database.newSchema(), notify: false, concurrency: 1, clock } as const;
+    const queue = new PostgresQueue({ pool, ...options });
+    const direct = new PostgresQueue({ pool: database.pool, ...options });
+    let runs = 0;
+    let answer!: () => void;
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    const status = async (): Promise<string | undefined> =>
+      (await direct.find(['under way']))[0]?.status;
+    try {
+      await queue.enqueue([due('under way')]);
+      await queue.consume(async () => {
+        runs++;
+        await answered;
+        return { outcome: { type: 'delivered' } };
+      });
+      await until(() => runs === 1);
+      network.vanish();
+      answer();
+      await until(() => network.swallowed > 0);
+      // Two leases.
+      for (let seconds = 0; seconds < 60; seconds++) await clock.advance(1_000);
+      const before = await status();
+      network.recover();
+      await until(async () => {
+        await clock.advance(1_000);
+        return (await status()) === 'delivered';
+      });
+
+      expect(before).toBe('pending');
+      expect(runs).toBe(1);
+    } finally {
+      await network.stop();
+      const stopped = Promise.all([queue.stop(0), direct.stop(0)]);
+      await clock.advance(2_000);
+      await stopped;
+      await pool.end();
+    }
+  });
+
   it('claims what a connection had locked that was lost before its commit', async () => {
     const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const pool = new Pool({ connectionString: network.url });
