@@ -351,13 +351,17 @@ export function patched(
   };
 }
 
-/** Whether a change touches no member that a concurrent change has touched. */
+/**
+ * Whether a change touches no member that a concurrent change has touched. Credentials are meant for the URL that the endpoint had, so
+ * they touch it too.
+ */
 export function commutes(
   { settings, removed, ...others }: EndpointDraft,
   before: StoredEndpoint,
   now: StoredEndpoint,
 ): boolean {
   const touched = [...Object.keys(others), ...Object.keys(settings), ...removed];
+  if (others.credentials !== undefined) touched.push('url');
   const valueOf = (endpoint: StoredEndpoint, name: string): string =>
     JSON.stringify({ ...endpoint.settings, ...endpoint }[name as keyof StoredEndpoint]);
   return touched.every((name) => valueOf(before, name) === valueOf(now, name));

@@ -173,9 +173,9 @@ export abstract class EndpointStore {
   abstract list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]>;
 
   /**
-   * Replaces the previous version (`endpoint.version - 1`).
+   * Replaces the previous version (`endpoint.version - 1`) of the endpoint that was created at `endpoint.createdAt`.
    *
-   * @returns `false`, with nothing changed, if another version is stored, or none
+   * @returns `false`, with nothing changed, if another version or endpoint is stored under the id, or none
    */
   abstract replace(endpoint: StoredEndpoint): Promise<boolean>;
 

@@ -51,6 +51,8 @@ function viewOf(
 export interface EndpointChange {
   /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
   readonly make: (current: StoredEndpoint) => StoredEndpoint | undefined;
+  /** The endpoint on which the change is based. Default: as it is stored at first. */
+  readonly before?: StoredEndpoint;
   /** Whether the change still applies after a concurrent change. Default: always. */
   readonly commutes?: (before: StoredEndpoint, now: StoredEndpoint) => boolean;
 }
@@ -108,12 +110,15 @@ export class EndpointDirectory {
   async change(
     id: string,
     scope: EndpointScope | undefined,
-    { make, commutes }: EndpointChange,
+    { make, commutes, before: given }: EndpointChange,
   ): Promise<{ readonly endpoint: StoredEndpoint; readonly changed: boolean }> {
     const { endpointStore, clock } = this.options;
-    const before = await this.findStored(id, scope);
-    let current = before;
+    let before = given;
     for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const current = await this.findStored(id, scope);
+      before ??= current;
+      // Deleted and created again meanwhile, it is another endpoint under the same id.
+      if (current.createdAt !== before.createdAt || commutes?.(before, current) === false) break;
       const wanted = make(current);
       if (wanted === undefined) return { endpoint: current, changed: false };
       const now = clock.now();
@@ -127,9 +132,6 @@ export class EndpointDirectory {
         updatedAt: now,
       };
       if (await endpointStore.replace(endpoint)) return { endpoint, changed: true };
-      current = await this.findStored(id, scope);
-      // Deleted and created again meanwhile, it is another endpoint under the same id.
-      if (current.createdAt !== before.createdAt || commutes?.(before, current) === false) break;
     }
     throw new WebhookDeliveryError(
       'endpoint_changed',

@@ -38,7 +38,9 @@ export class MemoryEndpointStore extends EndpointStore {
   }
 
   override async replace(endpoint: StoredEndpoint): Promise<boolean> {
-    if (this.endpoints.get(endpoint.id)?.version !== endpoint.version - 1) return false;
+    const stored = this.endpoints.get(endpoint.id);
+    if (stored?.version !== endpoint.version - 1) return false;
+    if (stored.createdAt !== endpoint.createdAt) return false;
     this.endpoints.put(endpoint);
     return true;
   }

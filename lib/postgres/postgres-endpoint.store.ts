@@ -249,9 +249,9 @@ ON CONFLICT (id) DO NOTHING RETURNING id`;
     this.replace = `UPDATE ${table} SET
   code_units = decode($2::text, 'hex'), tenant = $3::text, url = $4::text, events = $5::text::json,
   details = $6::text::json, keys = $7::text::json, disabled_at = ${timeOf('$8')}, disabled_reason = $9::text,
-  version = $10::int, created_at = ${timeOf('$11')}, updated_at = ${timeOf('$12')},
+  version = $10::int, updated_at = ${timeOf('$12')},
   subscription_keys = ${textsOf('$13')}
-WHERE id = $1::text AND version = $10::int - 1 RETURNING id`;
+WHERE id = $1::text AND version = $10::int - 1 AND created_at = ${timeOf('$11')} RETURNING id`;
     this.remove = `DELETE FROM ${table} WHERE id = $1::text RETURNING id`;
     // As text, because an application can change how its driver parses json.
     this.select = `SELECT id, tenant, url, events::text AS events, details::text AS details, keys::text AS keys,

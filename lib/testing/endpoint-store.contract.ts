@@ -285,6 +285,20 @@ const WRITING: Cases = {
     same(await store.find('a'), version(3));
   },
 
+  'does not replace another endpoint under the same id': async (holding) => {
+    const store = await holding(endpointNamed('a'));
+    await store.remove('a');
+    const recreated = endpointNamed('a', { createdAt: AT + 5 });
+    await store.insert(recreated);
+
+    assert.equal(
+      await store.replace(endpointNamed('a', { version: 2 })),
+      false,
+      'the endpoint was deleted and created again, which "createdAt" shows',
+    );
+    same(await store.find('a'), recreated);
+  },
+
   'does not replace an endpoint that does not exist': async (holding) => {
     const store = await holding(endpointNamed('other'));
 

@@ -352,6 +352,33 @@ describe('update', () => {
     expect(await endpoints.get('crm')).toMatchObject({ description: 'second', version: 4 });
   });
 
+  it('binds no credentials to a URL that was set at the same time', async () => {
+    const other = 'https://other.example/hooks';
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    store.beforeReplace = () => endpoints.update('crm', { url: other });
+    const credentials = { headers: { 'X-Api-Key': 'of the old URL' } };
+
+    await expect(endpoints.update('crm', { credentials })).rejects.toMatchObject({
+      code: 'endpoint_changed',
+    });
+    expect(await store.find('crm')).toMatchObject({ url: other, version: 2 });
+    expect((await store.find('crm'))!.credentials).toBeUndefined();
+  });
+
+  it('changes no endpoint that was created under the same id meanwhile', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    store.beforeReplace = async () => {
+      await endpoints.delete('crm');
+      await bench.clock.advance(1);
+      await endpoints.create({ id: 'crm', url: receiver.url, description: 'new' });
+    };
+
+    await expect(endpoints.update('crm', { description: 'old' })).rejects.toMatchObject({
+      code: 'endpoint_changed',
+    });
+    expect(await endpoints.get('crm')).toMatchObject({ description: 'new', version: 1 });
+  });
+
   it('sends pending deliveries to the new URL, and drops the pause of the old one', async () => {
     const other = await WireReceiver.start();
     receiver.script = () => ({ status: 503, headers: { 'Retry-After': '86400' } });
@@ -557,6 +584,17 @@ describe('rotateKey', () => {
 
     await expect(endpoints.rotateKey('crm')).rejects.toMatchObject({ code: 'endpoint_changed' });
     expect((await store.find('crm'))!.keys).toHaveLength(2);
+  });
+
+  it('adds no key to an endpoint whose profile was changed at the same time', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    store.beforeReplace = () => endpoints.update('crm', { profile: 'standard-webhooks' });
+    const secret = 'a secret that Standard Webhooks cannot use';
+
+    await expect(endpoints.rotateKey('crm', { secret })).rejects.toMatchObject({
+      code: 'endpoint_changed',
+    });
+    expect((await store.find('crm'))!.keys).toHaveLength(1);
   });
 });
 
