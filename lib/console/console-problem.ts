@@ -13,7 +13,7 @@ export const ANSWERS = {
   link_invalid: [401, 'The link is not valid'],
   missing_capability: [403, 'Not allowed'],
   /** A console without a guard answers loopback host names only. */
-  host_not_allowed: [403, 'The host name is not allowed'],
+  host_not_allowed: [403, 'The console answers this machine only'],
   cross_site_request: [403, 'The request came from another site'],
   wrong_tenant: [403, 'Another tenant'],
   /** Also for one that belongs to another tenant, like the next two. */

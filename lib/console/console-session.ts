@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { ConsoleAction, ConsoleCapability } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { PortalGrant } from './webhook.portal.js';
@@ -78,19 +78,36 @@ export function requireSameSite(
 }
 
 const LOOPBACK = /^(?:(?:[^:/@]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
+const LOOPBACK_ADDRESS = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
 /**
- * Refuses a host name that is not of this machine: a page of another site could let its own name resolve to this machine, and then
- * read everything.
+ * Refuses a request that was not made on this machine for this machine. A page of another site could let its own name resolve to
+ * this machine; other machines can send any host name; and a tunnel or proxy that forwards from elsewhere may replace it.
  *
  * @throws {@link ConsoleError} `host_not_allowed`
  */
-export function requireLoopback({ host }: IncomingHttpHeaders): void {
-  if (LOOPBACK.test(host ?? '')) return;
+export function requireLoopback({
+  headers,
+  socket,
+}: Pick<IncomingMessage, 'headers' | 'socket'>): void {
+  const addresses = [socket.remoteAddress ?? '', ...listOf(headers['x-forwarded-for'])];
+  const isLocal =
+    LOOPBACK.test(headers.host ?? '') &&
+    headers.forwarded === undefined &&
+    addresses.every((address) => LOOPBACK_ADDRESS.test(address));
+  if (isLocal) return;
   throw new ConsoleError(
     'host_not_allowed',
-    'No guard protects the console, so it answers only at localhost, 127.0.0.1 or [::1]. Add a guard to open it at another name.',
+    'No guard protects the console, so it answers only this machine, at localhost, 127.0.0.1 or [::1]. Add a guard to open it to others.',
   );
+}
+
+function listOf(header: string | string[] | undefined): string[] {
+  return header === undefined
+    ? []
+    : String(header)
+        .split(',')
+        .map((one) => one.trim());
 }
 
 /** What an action changed, for the record. */

@@ -79,7 +79,7 @@ export class ConsoleHandler {
   ): Promise<void> {
     const node = request.raw ?? request;
     try {
-      if (kind === 'console' && this.isUnguarded) requireLoopback(node.headers);
+      if (kind === 'console' && this.isUnguarded) requireLoopback(node);
       const path = this.pathBelow(kind, node);
       if (path === undefined) return this.redirect(kind, response);
       if (!path.startsWith('api/')) return this.sendAsset(kind, path, node, response);

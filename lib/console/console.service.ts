@@ -384,7 +384,9 @@ function eraseFacts(tenant: string, body: EraseRequest, answer: unknown): Action
 function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | undefined {
   if (body?.dryRun) return undefined;
   const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
-  const target = body?.ids?.length === 1 ? body.ids[0] : undefined;
+  // The body of a refused request may be anything.
+  const [only, ...others]: readonly unknown[] = Array.isArray(body?.ids) ? body.ids : [];
+  const target = typeof only === 'string' && others.length === 0 ? only : undefined;
   return { action: 'delivery.redeliver', target, count: done?.length ?? 0 };
 }
 

@@ -259,6 +259,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     ['POST', '/endpoints', { events: 'order.*' }],
     ['POST', '/deliveries/redeliver', { ids: [], dryRun: true }],
     ['POST', '/deliveries/redeliver', { ids: ['a'], dryRun: 1 }],
+    ['POST', '/deliveries/redeliver', { ids: [5], dryRun: false }],
     ['POST', '/dead-letters/retry', {}],
     ['GET', `/deliveries?tenant=${'x'.repeat(256)}`, undefined],
     ['GET', '/changes?after=last', undefined],
@@ -382,6 +383,11 @@ describe.each(adapters)('the console on %s', (_, create) => {
       expect([host, await statusOf(host, `${API}/session`)]).toEqual([host, 403]);
       expect([host, await statusOf(host, `${BASE}/`)]).toEqual([host, 403]);
     }
+    const forwarded = async (headers: Record<string, string>): Promise<number> =>
+      (await call(started.origin, 'GET', `${API}/session`, undefined, headers)).status;
+    expect(await forwarded({ 'x-forwarded-for': '127.0.0.1, ::1' })).toBe(200);
+    expect(await forwarded({ 'x-forwarded-for': '203.0.113.7, 127.0.0.1' })).toBe(403);
+    expect(await forwarded({ forwarded: 'for=203.0.113.7' })).toBe(403);
     await started.app.close();
     started = await startConsole(create(), { guards: [Allow] });
     const headers = { host: 'ops.example', 'x-user': 'ada' };
