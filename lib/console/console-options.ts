@@ -16,6 +16,7 @@ import {
   type Rule,
   rule,
 } from '../options/rules.js';
+import { unprinted } from '../options/unprinted.js';
 import type { ConsoleBrand, ConsoleCapability, PortalCapability } from './console-api.js';
 import type { WebhookAlertOptions } from './webhook-alert.interface.js';
 
@@ -259,9 +260,11 @@ function resolvePortal({ path: mountedAt, url, secret, ...others }: Read<typeof 
     ...others,
     path: mountedAt,
     url: pageUrl(url),
-    /** Keys derived from the secret, one for each purpose. */
-    linkKey: derivedKey(secret, 'link'),
-    sessionKey: derivedKey(secret, 'session'),
+    /** Derived from the secret, one for each purpose. */
+    keys: unprinted(
+      { link: derivedKey(secret, 'link'), session: derivedKey(secret, 'session') },
+      '[keys]',
+    ),
   };
 }
 

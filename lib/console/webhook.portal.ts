@@ -5,6 +5,7 @@ import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import { duration, object, optional, required, rule } from '../options/rules.js';
+import { unprinted } from '../options/unprinted.js';
 import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
@@ -88,8 +89,8 @@ export class WebhookPortal {
   ) {
     const { portal } = options;
     if (portal === undefined) return;
-    this.links = new PortalTokens(portal.linkKey, clock);
-    this.sessions = new PortalTokens(portal.sessionKey, clock);
+    this.links = unprinted(new PortalTokens(portal.keys.link, clock), '[keys]');
+    this.sessions = unprinted(new PortalTokens(portal.keys.session, clock), '[keys]');
   }
 
   /**

@@ -1,5 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { createHmac } from 'node:crypto';
 import { get } from 'node:http';
+import { inspect } from 'node:util';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
@@ -65,6 +67,17 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
         /^__Secure-webhook-portal=[^;]+; Path=\/sub\/webhooks\/portal\/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure$/,
       ),
     ]);
+  });
+
+  it('prints neither its secret nor a key made from it', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const keys = ['link', 'session'].map((purpose) =>
+      createHmac('sha256', SECRET).update(`nestjs-webhook-token portal ${purpose}`).digest('hex'),
+    );
+    const printed = inspect(started.app.get(WebhookPortal), { depth: 12, showHidden: true });
+
+    for (const secret of [SECRET, ...keys]) expect(printed).not.toContain(secret);
+    expect(printed).toContain('[keys]');
   });
 
   it('is shown in a frame of the allowed origins only', async () => {
