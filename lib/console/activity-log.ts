@@ -28,6 +28,9 @@ import { type ActivityDetails, activityRow } from './console-views.js';
 const ACTION_CHANNEL = 'nestjs-webhook-token:console-action';
 const actions = channel(ACTION_CHANNEL);
 
+/** Entries that are read at once. */
+const PAGE = 100;
+
 /** An action that has ended; the log adds its id and time. */
 export type NewAction = Pick<StoredActivity, 'by' | 'action' | 'tenant' | 'target'> &
   Omit<ActivityDetails, 'reason'> &
@@ -84,6 +87,16 @@ export class ActivityLog implements OnApplicationBootstrap, OnApplicationShutdow
     page: ActivityPageRequest,
   ): Promise<readonly StoredActivity[]> {
     return (await this.store()).list(filter, page);
+  }
+
+  /** All entries of an action, newest first. */
+  async *all(action: string): AsyncGenerator<StoredActivity> {
+    for (let after: StoredActivity | undefined; ;) {
+      const page = await this.list({ action }, { after, limit: PAGE });
+      yield* page;
+      if (page.length < PAGE) return;
+      after = page.at(-1);
+    }
   }
 
   /** The newest entry of something that lasts, such as the recovery of an endpoint. */

@@ -22,8 +22,6 @@ const FAILING = 'endpoint.failing';
 const LAGGING = 'queue.lagging';
 /** The target of `queue.lagging`. */
 const QUEUE = 'queue';
-/** Newest episodes that are looked at for their end. */
-const MAX_LISTED = 50;
 
 const LIBRARY: ConsoleAccess = {
   kind: 'console',
@@ -80,7 +78,7 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
     const { failingFor, lag } = this.options.alerts!;
     const stats = await this.statistics.stats({}, {});
     if (stats === undefined) return;
-    for (const { id, tenant, health } of await this.endpoints.attention(LIBRARY, {})) {
+    for (const { id, tenant, health } of await this.endpoints.troubled(LIBRARY, {})) {
       const { state, reason } = health;
       const since = health.since?.getTime() ?? NaN;
       const isAlarming = state === 'failing' ? now - since >= failingFor : isDisabled(health);
@@ -88,7 +86,7 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
       const episode = { state: state as 'failing' | 'disabled', since, reason, isSent: true };
       await this.begin(FAILING, id, tenant, episode);
     }
-    for (const entry of await this.log.list({ action: FAILING }, { limit: MAX_LISTED })) {
+    for await (const entry of this.log.all(FAILING)) {
       if (episodeOf(entry).endedAt === undefined) await this.endIfRecovered(entry);
     }
     if (stats.lag >= lag) {

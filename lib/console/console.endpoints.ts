@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import { WebhookClock } from '../clock/webhook-clock.js';
+import type { WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { isWebhookError } from '../errors/webhook.error.js';
@@ -38,6 +39,7 @@ const MAX_BLOCKED = 500;
 const MAX_ATTENTION = 20;
 /** Endpoints whose deliveries are read at the same time. */
 const AT_ONCE = 4;
+type Standing = WebhookDeliveryStats['endpoints'][number];
 const WORST: readonly EndpointHealth['state'][] = ['failing', 'disabled', 'paused'];
 
 /** The calls about endpoints. */
@@ -155,27 +157,43 @@ export class ConsoleEndpoints {
     return { items: items ?? [] };
   }
 
-  /** The endpoints that need attention, worst first. */
+  /** The endpoints that need attention most, worst first. */
   async attention(access: ConsoleAccess, scope: { tenant?: string }) {
-    const stats = await this.statistics.stats({}, scope);
-    const troubled = (stats?.endpoints ?? [])
+    const rows = await this.troubled(access, scope, MAX_CHECKED);
+    return rows.slice(0, MAX_ATTENTION);
+  }
+
+  /**
+   * The endpoints with missed or waiting deliveries that fail, are disabled or paused, worst first.
+   *
+   * @param most - endpoints whose health is read: those with most missed deliveries of the last day, then with most that wait
+   */
+  async troubled(access: ConsoleAccess, scope: { tenant?: string }, most = Infinity) {
+    const [stats, lastDay] = await Promise.all([
+      this.statistics.stats({}, scope),
+      this.statistics.lastDay(scope),
+    ]);
+    const nameOf = (one: Standing): string => JSON.stringify([one.endpointId, one.tenant]);
+    const missed = new Map(lastDay?.endpoints.map((one) => [nameOf(one), one.dead]));
+    const recent = (one: Standing): number => missed.get(nameOf(one)) ?? 0;
+    const checked = (stats?.endpoints ?? [])
       .filter(({ endpointId, pending, dead }) => endpointId !== undefined && pending + dead > 0)
-      .toSorted((a, b) => b.dead - a.dead || b.pending - a.pending)
-      .slice(0, MAX_CHECKED);
-    const views = await Promise.all(
-      troubled.map(async ({ endpointId, tenant }) =>
+      .toSorted((a, b) => recent(b) - recent(a) || b.pending - a.pending || b.dead - a.dead)
+      .slice(0, most);
+    const found = new Map<string, WebhookEndpointView>();
+    for (let start = 0; start < checked.length; start += AT_ONCE) {
+      const part = checked.slice(start, start + AT_ONCE).map(async ({ endpointId, tenant }) =>
         this.endpoints
           .get(endpointId!, tenant === undefined ? undefined : { tenant })
           // It was deleted, or is no longer configured.
           .catch(() => undefined),
-      ),
-    );
-    const found = new Map(views.flatMap((view) => (view === undefined ? [] : [[view.id, view]])));
+      );
+      for (const view of await Promise.all(part)) if (view !== undefined) found.set(view.id, view);
+    }
     const rows = await this.rows([...found.values()], access, scope);
     return rows
       .filter(({ health }) => health.state !== 'healthy' && health.state !== 'idle')
-      .toSorted((a, b) => WORST.indexOf(a.health.state) - WORST.indexOf(b.health.state))
-      .slice(0, MAX_ATTENTION);
+      .toSorted((a, b) => WORST.indexOf(a.health.state) - WORST.indexOf(b.health.state));
   }
 
   /** As the API shows it; `undefined` if it does not exist. */

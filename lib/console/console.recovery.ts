@@ -33,8 +33,6 @@ const PART = 200;
 const LEASE = 30 * SECOND;
 /** How often each process looks for recoveries to continue, and the longest pause of its own. */
 const CHECK = 10 * SECOND;
-/** Recoveries that are looked at. */
-const MAX_LISTED = 50;
 
 /** What is stored of a recovery; times in epoch milliseconds. */
 export interface StoredRecovery {
@@ -101,8 +99,8 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
 
   private async current({ id, query, access }: ConsoleCall): Promise<RecoveryAnswer> {
     readQuery(query, []);
-    await this.endpoints.get(id, scopeOf(access));
-    const found = await this.log.latest(ACTION, id);
+    const { tenant } = await this.endpoints.get(id, scopeOf(access));
+    const found = await this.latest(id, tenant);
     return { recovery: found && recoveryRow(found, access.kind === 'console') };
   }
 
@@ -122,8 +120,9 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     if (disabled !== undefined) {
       throw new ConsoleError('unsupported_option', 'The endpoint is disabled; enable it first.');
     }
+    const own = await this.latest(id, tenant);
+    if (own !== undefined && recoveryOf(own).status === 'running') throw isRunning();
     const last = await this.log.latest(ACTION, id);
-    if (last !== undefined && recoveryOf(last).status === 'running') throw isRunning();
     const recovery: StoredRecovery = {
       status: 'running',
       ...(since && { since: since.getTime() }),
@@ -147,9 +146,9 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
   }
 
   private async cancel({ id, access }: ConsoleCall): Promise<RecoveryAnswer> {
-    await this.endpoints.get(id, scopeOf(access));
+    const { tenant } = await this.endpoints.get(id, scopeOf(access));
     for (;;) {
-      const found = await this.log.latest(ACTION, id);
+      const found = await this.latest(id, tenant);
       if (found === undefined || recoveryOf(found).status !== 'running') {
         throw new ConsoleError('unknown_entry', 'No recovery of this endpoint is running.');
       }
@@ -161,9 +160,17 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     }
   }
 
+  /** The newest recovery of an endpoint; not that of an endpoint of another tenant that had its id before. */
+  private async latest(
+    id: string,
+    tenant: string | undefined,
+  ): Promise<StoredActivity | undefined> {
+    const found = await this.log.latest(ACTION, id);
+    return found?.tenant === tenant ? found : undefined;
+  }
+
   private async continueAbandoned(): Promise<void> {
-    const found = await this.log.list({ action: ACTION }, { limit: MAX_LISTED });
-    for (const entry of found) {
+    for await (const entry of this.log.all(ACTION)) {
       const { status, leasedUntil } = recoveryOf(entry);
       const isAbandoned = status === 'running' && leasedUntil <= this.clock.now();
       if (!isAbandoned || this.running.has(entry.id) || this.isStopping) continue;

@@ -22,6 +22,7 @@ describe.each(adapters)('alerts on %s', (_, create) => {
 
   async function start(
     send = (alert: WebhookAlert): unknown => sent.push(alert),
+    publisher: object = {},
   ): Promise<ConsoleApp> {
     const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }];
     const started = await startConsole(
@@ -34,7 +35,7 @@ describe.each(adapters)('alerts on %s', (_, create) => {
       {
         clock,
         status: () => (fails ? 503 : 200),
-        publisher: { endpointStore, sealingKeys, timeout: '15m' },
+        publisher: { endpointStore, sealingKeys, timeout: '15m', ...publisher },
       },
     );
     apps.push(started);
@@ -139,6 +140,32 @@ describe.each(adapters)('alerts on %s', (_, create) => {
     ]);
     expect(late[0]!.lagMs).toBeGreaterThanOrEqual(5 * MINUTE);
     expect(sent.map(({ type }) => type)).toEqual(['queue-lagging', 'queue-recovered']);
+  });
+
+  it('reports the recovery of an endpoint although fifty others failed after it', async () => {
+    reset();
+    fails = false;
+    const ids = ['old', ...Array.from({ length: 52 }, (_, n) => `e${n}`)];
+    const urlOf = (id: string) => `https://192.0.2.1/${id}/`;
+    const endpoints = ids.map((id) => ({ id, tenant: id, url: urlOf(id) }));
+    const { transport, publish } = await start(undefined, { endpoints });
+    const answer = async (which: readonly string[], status: number): Promise<void> => {
+      for (const id of which) {
+        transport.script(urlOf(id), status);
+        await publish('order.created', {}, id);
+      }
+    };
+    await answer(['old'], 503);
+    await pass(7);
+    await answer(ids.slice(1), 503);
+    await pass(7);
+    await answer(ids, 204);
+    await pass(2);
+
+    const of = (type: WebhookAlert['type']): string[] =>
+      sent.filter((alert) => alert.type === type).map(({ endpointId }) => String(endpointId));
+    expect(of('endpoint-failing').toSorted()).toEqual(ids.toSorted());
+    expect(of('endpoint-recovered').toSorted()).toEqual(ids.toSorted());
   });
 
   it('says nothing of an endpoint that an operator has disabled', async () => {

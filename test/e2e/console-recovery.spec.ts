@@ -1,6 +1,6 @@
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { MemoryEndpointStore } from 'nestjs-webhook-token';
+import { MemoryEndpointStore, WebhookEndpoints } from 'nestjs-webhook-token';
 import type { ConsoleApi } from 'nestjs-webhook-token/console';
 import { PostgresEndpointStore, PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -91,6 +91,31 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
     expect(again.status).toBe(404);
     expect(after).toMatchObject({ status: 'cancelled', sent: 1 });
     expect(await recovery(started)).toMatchObject({ status: 'running', total: 2 });
+  });
+
+  it('does not show the recovery of another tenant whose endpoint had the id before', async () => {
+    const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }];
+    const endpointStore = new MemoryEndpointStore();
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { status: () => 500, publisher: { endpoints: [], endpointStore, sealingKeys } },
+    );
+    const endpoints = started.app.get(WebhookEndpoints);
+    const createFor = async (tenant: string) =>
+      endpoints.create({ id: 'crm', url: 'https://192.0.2.1/hooks', tenant });
+    await createFor('acme');
+    await started.publish('order.created', {}, 'acme');
+    await call(started.origin, 'POST', RECOVERY, { dryRun: false });
+    const own = await recovery(started);
+    await endpoints.delete('crm');
+    await createFor('globex');
+    const after = await recovery(started);
+    const { json } = await call(started.origin, 'POST', RECOVERY, { dryRun: false });
+
+    expect(own).toMatchObject({ endpoint: 'crm', tenant: 'acme' });
+    expect(after).toBeUndefined();
+    expect(json).toMatchObject({ recovery: { endpoint: 'crm', tenant: 'globex' } });
   });
 
   it('does not send again what dies again', async () => {
