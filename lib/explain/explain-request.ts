@@ -50,6 +50,10 @@ export async function explainRequest(
   }
   const observed = await observe(request, rules);
   const { opened, refusal: found } = await verify(observed);
+  const fallback = isToken && found?.authenticated === false ? scheme?.fallback : undefined;
+  if (fallback?.diagnose !== undefined && fallback.hasCredentials(request.headers)) {
+    return explainSender(observed.incoming, { ...rules, scheme: fallback }, reason);
+  }
   const isGone = found?.code === 'payload_consumed' && reason !== undefined;
   const requestRefusal = isGone ? refusalOf(reason, observed) : found;
   const refusal = requestRefusal ?? (await refusalByDefinition(opened, rules));

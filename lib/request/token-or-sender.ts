@@ -22,6 +22,7 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
   return {
     name: sender.name,
     challengeMethods: sender.challengeMethods,
+    fallback: sender,
     partner: sender.sharesIds === true ? issuer : undefined,
     hasCredentials: (headers) =>
       webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),

@@ -198,6 +198,9 @@ export interface WebhookScheme {
   /** The issuer whose tokens are of the same sender, so that its events have one identity, whichever signature was verified. */
   readonly partner?: string | undefined;
 
+  /** The scheme that decides about requests with credentials of it whose token does not hold. */
+  readonly fallback?: WebhookScheme | undefined;
+
   /** Whether a request has credentials of this scheme, valid or not. */
   hasCredentials(headers: RequestHeaders): boolean;
 

@@ -390,6 +390,36 @@ describe('with issuers beside the sender', () => {
 
     expect(explanation.code).toBe('timestamp_out_of_tolerance');
   });
+
+  const opaque = 'Bearer of-a-gateway';
+  const ofAnotherKey = `Bearer ${tokenOf({}).slice(0, -4)}AAAA`;
+  it.each([
+    ['a valid signature and the Bearer of a gateway', signedAt(seconds), opaque, undefined],
+    ['a valid signature and a token of another key', signedAt(seconds), ofAnotherKey, undefined],
+    ['a wrong signature and the Bearer of a gateway', 'wrong', opaque, 'invalid_signature'],
+    ['no signature and a token of another key', undefined, ofAnotherKey, 'bad_signature'],
+  ])('decides as the receiver does about %s', async (_, signature, authorization, code) => {
+    const both = verifierOf({
+      path: 'x',
+      issuers: [{ issuer: ISSUER, secret: TOKEN_SECRET }],
+      sender: stripe({ secret: SECRET }),
+    });
+    const { headers, ...rest } = stripeRequest(signature ?? '');
+    const { 'stripe-signature': signed, ...others } = headers as Record<string, string>;
+    const credentials = signature === undefined ? {} : { 'stripe-signature': signed! };
+    const request = { ...rest, headers: { ...others, ...credentials, authorization } };
+    const explanation = await both.explain(request);
+    const decided = await both.verify(request).then(
+      () => undefined,
+      (error: { code: string }) => error.code,
+    );
+
+    expect(decided).toBe(code);
+    expect([explanation.verdict, explanation.code]).toEqual([
+      code === undefined ? 'accepted' : 'refused',
+      code,
+    ]);
+  });
 });
 
 it.each(adapters)(
