@@ -27,6 +27,9 @@ export interface GuardedAgentsOptions {
   readonly maxSockets?: number | undefined;
 }
 
+/** Milliseconds after which an unused connection is closed. */
+const IDLE_TIMEOUT = 60_000;
+
 /** The agents that every delivery is sent with. */
 export interface GuardedAgents {
   readonly httpAgent: http.Agent;
@@ -47,7 +50,12 @@ export function createGuardedAgents(
   options: GuardedAgentsOptions = {},
 ): GuardedAgents {
   const lookup = options.lookup ?? dns.lookup;
-  const pool = { keepAlive: options.keepAlive ?? true, maxSockets: options.maxSockets ?? Infinity };
+  const pool = {
+    keepAlive: options.keepAlive ?? true,
+    maxSockets: options.maxSockets ?? Infinity,
+    // Closes idle connections only: no request listens for it. Without it, Node ignores the Keep-Alive header of a server too.
+    timeout: IDLE_TIMEOUT,
+  };
   const closing = new AbortController();
   const route = { policy, lookup, proxy: options.proxy, signal: closing.signal };
   const httpAgent = guard(new http.Agent(pool), route);
@@ -88,12 +96,16 @@ function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
         agent instanceof https.Agent
           ? connect({ ...options, socket: tunnel } as http.ClientRequestArgs)!
           : tunnel;
-      const open = async (): Promise<Duplex> =>
-        secured(await openTunnel(options, proxy, route, checkedLookup));
+      const open = async (): Promise<Duplex> => {
+        const socket = secured(await openTunnel(options, proxy, route, checkedLookup));
+        ignoreLateErrors(socket);
+        return socket;
+      };
       callbackify(open)(callback!);
       return undefined;
     }
     const socket = connect({ ...options, lookup: checkedLookup }, callback);
+    ignoreLateErrors(socket);
     // Checks the address that the socket really connected to.
     if (socket instanceof Socket) watchPeer(policy, socket);
     return socket;
@@ -101,6 +113,14 @@ function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
   watchIdleSockets(agent);
   // Its sockets hold the requests, and so the tokens, that they carry.
   return unprinted(agent, `[guarded ${agent.constructor.name}]`);
+}
+
+/**
+ * A request whose answer has ended no longer listens to its socket, although a late write of its body may fail: without a listener, that
+ * error would end the process.
+ */
+function ignoreLateErrors(socket: Duplex | null | undefined): void {
+  socket?.on('error', () => undefined);
 }
 
 /** Resolves and checks the name here, and asks the proxy for the first address that it can reach. */

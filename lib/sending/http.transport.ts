@@ -237,6 +237,8 @@ async function sendByNode(
       signal,
     });
     const fail = (error: NodeJS.ErrnoException): void => {
+      // What happens to the rest of the body does not change the answer.
+      if (answerWhole !== undefined) return answerWhole();
       if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
       if (request.reusedSocket && !hasAnswer && CLOSED.has(error.code)) {
@@ -246,6 +248,7 @@ async function sendByNode(
     };
     request.on('error', fail);
     let hasAnswer = false;
+    let answerWhole: (() => void) | undefined;
     request.on('response', (answer) => {
       hasAnswer = true;
       const chunks: Buffer[] = [];
@@ -269,7 +272,13 @@ async function sendByNode(
         succeed();
         request.destroy();
       });
-      answer.on('end', succeed);
+      answer.on('end', () => {
+        answerWhole = succeed;
+        if (request.writableFinished) return succeed();
+        // A receiver may acknowledge an event before it has read the whole body. One that refuses it needs no more.
+        request.once('close', succeed);
+        if (answer.statusCode! >= 300) request.destroy();
+      });
       answer.on('error', fail);
     });
     request.end(config.data as Buffer | undefined);

@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { answer, lastAnswer, NO_ANSWERS, OK, thenReset } from './hostile-answers.js';
@@ -124,6 +127,92 @@ describe('an answer that does not end', () => {
     await hostile.released();
     bench = await PublisherBench.start();
   });
+});
+
+describe('an answer before the end of the body', () => {
+  const body = Buffer.alloc(BUFFERS, 'x');
+  const sendLarge = async (url: string) =>
+    bench.publisher.send(url, 'order.created', body, { contentType: 'application/octet-stream' });
+  let readOn: () => void;
+  /** Answers once the head has arrived, and reads no more until {@link readOn}, not even that the connection has ended. */
+  const unread = async (answer: string): Promise<HostileReceiver> =>
+    HostileReceiver.start(() => {}, {
+      onConnection: (socket) => {
+        readOn = () => socket.resume();
+        socket.once('data', () => {
+          socket.pause();
+          socket.write(answer);
+        });
+      },
+    });
+
+  it('ends the connection if it refuses the request', async () => {
+    hostile = await unread('HTTP/1.1 413 x\r\nContent-Length: 0\r\n\r\n');
+
+    expect(await sendLarge(hostile.url)).toMatchObject({ failureReason: 'http_413' });
+    readOn();
+    await hostile.released();
+    await expectOthersServed();
+  });
+
+  it('counts although the connection is reset', async () => {
+    hostile = await HostileReceiver.start(() => {});
+    const server = createServer(({ socket }, response) => {
+      response.writeHead(413, { 'Content-Length': 0 });
+      response.end(() => socket.destroy());
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`;
+    for (let n = 0; n < 3; n++) {
+      const { failureReason } = await sendLarge(`${url}/${n}`);
+      expect(failureReason).toMatch(/^(http_413|connection_reset)$/);
+    }
+    server.close();
+  });
+
+  it('does not cut off the body if it acknowledges the event', async () => {
+    hostile = await HostileReceiver.start(() => {});
+    let length = 0;
+    let read!: () => void;
+    const wholeRead = new Promise<void>((resolve) => (read = resolve));
+    const server = createServer((request, response) => {
+      request.on('data', (chunk: Buffer) => {
+        length += chunk.length;
+        request.pause();
+        setImmediate(() => request.resume());
+      });
+      request.on('close', read);
+      response.end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const sent = await sendLarge(`http://127.0.0.1:${port}/hooks`);
+    await wholeRead;
+    server.closeAllConnections();
+    server.close();
+
+    expect(sent).toMatchObject({ status: 'delivered', statusCode: 200 });
+    expect(length).toBe(body.length);
+  });
+
+  it('is no acknowledgement if the receiver does not read on until the deadline', async () => {
+    hostile = await unread('HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n');
+    const sent = sendLarge(hostile.url);
+    await hostile.connected(1);
+    await bench.clock.advance(DEADLINE);
+
+    expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+    readOn();
+    await hostile.released();
+  });
+});
+
+it('closes an idle connection when the receiver says that it will', async () => {
+  hostile = await HostileReceiver.start(answer('HTTP/1.1 204 x\r\nKeep-Alive: timeout=1\r\n\r\n'));
+  await send(hostile.url);
+
+  await hostile.released();
+  expect(hostile.requests).toBe(1);
 });
 
 describe('an answer with too much content', () => {
