@@ -87,8 +87,10 @@ interface Finding {
 
 /** This many consecutive characters of a token are treated as a part of it. */
 const GRAM = 16;
-/** Shorter header values are words such as `application/json`, not keys. */
+/** Shorter header values and segments of a path are words such as `application/json`, not keys. */
 const LEAST_KEY = 17;
+/** Shorter values of a query are redacted only together with the rest of it. */
+const LEAST_QUERY_VALUE = 8;
 
 /** Three parts of base64url. Header and signature of a JWS are at least this long. */
 const COMPACT_JWS = /(?<![\w-])[\w-]{16,}\.[\w-]*\.[\w-]{16,}(?:\.[\w-]+)*/g;
@@ -103,11 +105,11 @@ function redact(text: string, secrets: AnswerSecrets): string {
   const read = readEscaped(text);
   const findings = [
     ...findJws(read.text),
-    ...findTokens(read.text, secrets.tokens),
+    ...findTokens(read.text, [...secrets.tokens, ...(secrets.credentials ?? [])]),
     ...findWhole(read.text, keysOf(secrets.headers), '[header]'),
     ...findWhole(read.text, keysOf(secrets.signatures ?? []), '[header]'),
     ...findWhole(read.text, (secrets.credentials ?? []).filter(Boolean), '[header]'),
-    ...findWhole(read.text, pathsOf(secrets.url), '[url]'),
+    ...findWhole(read.text, partsOf(secrets.url), '[url]'),
   ].sort((a, b) => a.from - b.from || b.to - a.to);
   let redacted = '';
   let done = 0;
@@ -165,14 +167,14 @@ function keysOf(headers: Readonly<Record<string, string>> | readonly string[]): 
   return Object.values(headers).filter((value) => value.length >= LEAST_KEY);
 }
 
-function pathsOf(url: string): string[] {
+/** Path and query, and what of them may be a key by itself. */
+function partsOf(url: string): string[] {
   if (!URL.canParse(url)) return [];
-  const { pathname, search } = new URL(url);
-  const decoded = readEscaped(`${pathname}${search}`).text;
-  const query = readEscaped(search).text;
-  return [`${pathname}${search}`, decoded, search, query, pathname].filter(
-    (part) => part.length > 2,
-  );
+  const { pathname, search, searchParams } = new URL(url);
+  const whole = [`${pathname}${search}`, search, pathname].filter((part) => part.length > 2);
+  const segments = pathname.split('/').filter((part) => part.length >= LEAST_KEY);
+  const values = [...searchParams.values()].filter((part) => part.length >= LEAST_QUERY_VALUE);
+  return [...whole, ...segments].flatMap((part) => [part, readEscaped(part).text]).concat(values);
 }
 
 function merged(sorted: readonly Finding[]): Finding[] {

@@ -73,7 +73,11 @@ export class OAuthTokens {
   constructor(private readonly options: OAuthTokensOptions) {
     // Without the client certificate of the publisher, which is for endpoints.
     const tls = { ca: options.tls?.ca };
-    this.agents = createGuardedAgents(options.egress, { tls, proxy: options.proxy });
+    this.agents = createGuardedAgents(options.egress, {
+      tls,
+      proxy: options.proxy,
+      keepAlive: false,
+    });
   }
 
   /**
@@ -235,7 +239,7 @@ function readToken(document: unknown, startedAt: number): AccessToken {
     throw failure('issued a token of another type than Bearer');
   }
   const seconds = Number(expires_in ?? DEFAULT_LIFETIME / SECOND);
-  const lifetime = seconds >= 0 ? seconds * SECOND : DEFAULT_LIFETIME;
+  const lifetime = seconds > 0 ? seconds * SECOND : DEFAULT_LIFETIME;
   return { value: access_token, renewAt: startedAt + lifetime - Math.min(MARGIN, lifetime / 5) };
 }
 

@@ -105,6 +105,25 @@ describe('excerptOf', () => {
     ]);
   });
 
+  it('redacts parts of the URL that may be keys by themselves, and parts of credentials', () => {
+    const body = JSON.stringify({
+      args: { key: 's3cr3t/value', mode: 'live' },
+      hook: 'B1-0123456789-abcdefgh',
+      token: 'Bearer ATq7Zx91LmPw83kdYt55...',
+    });
+    const octets = Buffer.from(body);
+    const answer = { octets, contentType: 'application/json', contentEncoding: undefined };
+    const url = 'https://crm.example/hooks/B1-0123456789-abcdefgh?key=s3cr3t%2Fvalue&mode=live';
+    const credentials = ['ATq7Zx91LmPw83kdYt55RvBn20q7Zx91L'];
+    const shown = excerptOf(answer, { ...secrets, url, credentials });
+
+    expect(JSON.parse(shown!)).toEqual({
+      args: { key: '[url]', mode: 'live' },
+      hook: '[url]',
+      token: 'Bearer [token]...',
+    });
+  });
+
   it('keeps text that only resembles a token', () => {
     for (const body of ['v1.2.3', 'my.service.example.com', 'a%20b &amp; c', '100 % \\ sure']) {
       expect(excerpt(body)).toBe(body);

@@ -278,6 +278,19 @@ describe('OAuth 2 client credentials', () => {
     ]);
   });
 
+  it.each([0, '', -1, 'soon'])(
+    'keep a token that expires in %j, which nothing can',
+    async (expires_in) => {
+      const body = { access_token: 'kept', token_type: 'Bearer', expires_in };
+      tokens.answer = () => ({ body });
+      await created(oauth2());
+      await send();
+      await send();
+
+      expect(tokens.requests).toHaveLength(1);
+    },
+  );
+
   it('are sent in the body on request, and the token in a header beside the webhook token', async () => {
     await created(oauth2({ clientAuthentication: 'body', header: 'X-Access' }), {
       profile: 'webhook-token',
