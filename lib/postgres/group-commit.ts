@@ -35,8 +35,8 @@ interface PendingCall {
  * Records concurrent calls in groups, one commit per group, so that the cost of a commit is shared.
  *
  * A call starts a group at once while fewer than two are being recorded; those that arrive meanwhile form the next one. No call
- * waits for a timer. Each call resolves after the commit that contains it, and stays all-or-nothing. If a group fails, its
- * calls are repeated one by one, so that a delivery that cannot be stored fails only its own call.
+ * waits for a timer. Each call resolves after the commit that contains it, and stays all-or-nothing. If a group fails, each of its
+ * calls is repeated by itself, so that a delivery that cannot be stored fails only its own call.
  */
 export class GroupCommit {
   private readonly waiting: PendingCall[] = [];
