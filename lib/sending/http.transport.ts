@@ -82,18 +82,21 @@ export class HttpTransport {
     signal: AbortSignal,
   ): Promise<ReceiverAnswer | NoAnswer> {
     return new Promise((resolve) => {
+      let hasAnswer = false;
       try {
         const config = this.configOf(request, client, connections, signal);
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnOfBypass(config, response);
-            resolve(readAnswer(response) ?? this.unreadable());
+            const answer = readAnswer(response) ?? this.unreadable();
+            hasAnswer = true;
+            whenSent(response, signal, () => resolve(answer));
           },
           error: (error: unknown) => {
             this.warnOfBypass(config, error);
             resolve(answerOfError(error));
           },
-          complete: () => resolve({ reason: 'network' }),
+          complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
         signal.addEventListener('abort', () => {
           resolve({ reason: signal.reason as 'timeout' | 'aborted' });
@@ -188,6 +191,20 @@ export class HttpTransport {
   }
 }
 
+/**
+ * Waits until the body is sent: a receiver may acknowledge an event before it has read all of it. One that refuses it needs no more.
+ * Without this, one that never reads on would keep the connection and the body for good.
+ */
+function whenSent(response: unknown, signal: AbortSignal, done: () => void): void {
+  const { request, status } = (response ?? {}) as { request?: unknown; status?: number };
+  if (!(request instanceof http.ClientRequest) || request.writableFinished || request.destroyed) {
+    return done();
+  }
+  request.once('close', done);
+  signal.addEventListener('abort', () => request.destroy());
+  if (status! >= 300) request.destroy();
+}
+
 /** Creates the module's own HttpService. */
 export async function createHttpService(): Promise<HttpService> {
   const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
@@ -237,8 +254,6 @@ async function sendByNode(
       signal,
     });
     const fail = (error: NodeJS.ErrnoException): void => {
-      // What happens to the rest of the body does not change the answer.
-      if (answerWhole !== undefined) return answerWhole();
       if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
       if (request.reusedSocket && !hasAnswer && CLOSED.has(error.code)) {
@@ -248,7 +263,6 @@ async function sendByNode(
     };
     request.on('error', fail);
     let hasAnswer = false;
-    let answerWhole: (() => void) | undefined;
     request.on('response', (answer) => {
       hasAnswer = true;
       const chunks: Buffer[] = [];
@@ -272,13 +286,7 @@ async function sendByNode(
         succeed();
         request.destroy();
       });
-      answer.on('end', () => {
-        answerWhole = succeed;
-        if (request.writableFinished) return succeed();
-        // A receiver may acknowledge an event before it has read the whole body. One that refuses it needs no more.
-        request.once('close', succeed);
-        if (answer.statusCode! >= 300) request.destroy();
-      });
+      answer.on('end', succeed);
       answer.on('error', fail);
     });
     request.end(config.data as Buffer | undefined);
