@@ -53,7 +53,13 @@ function ownRequest(opened: OpenedRequest, data: unknown): OpenedRequest {
 function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
   const event = nameOf(parts, given.message);
   const ownId = requireId(parts.id?.(given.message));
-  const data = parts.data?.(given.message, given.maxJsonMembers) ?? given.proven.content;
+  // A queue restores data by the content type, which does not name the form that the sender's own parser reads.
+  const isOwnForm =
+    parts.parse !== undefined && !isJsonType(given.contentType ?? 'application/json');
+  const data =
+    parts.data?.(given.message, given.maxJsonMembers) ??
+    given.proven.content ??
+    (isOwnForm ? given.message.data : undefined);
   const opened = data === undefined ? given : ownRequest(given, data);
   const { message, proven, body, digest, contentType, now } = opened;
   const content = message.data;

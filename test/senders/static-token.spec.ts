@@ -31,6 +31,13 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
           { name: 'acme', path: 'acme', sender: acme([OLD, NEW]), maxBodyBytes: 10_000 },
           { name: 'okta', path: 'okta', sender: okta({ value: OLD }) },
           { name: 'auth0', path: 'auth0', sender: auth0({ value: OLD }) },
+          {
+            name: 'auth0-queued',
+            path: 'auth0-queued',
+            sender: auth0({ value: OLD }),
+            acknowledge: 'queued',
+            queue: new InProcessQueue(),
+          },
           { name: 'gitlab', path: 'gitlab', sender: gitlab({ value: OLD }) },
           {
             name: 'queued',
@@ -214,6 +221,17 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
       expect(status).toBe(204);
       expect(handlers.ids).toEqual([1, 2, 3].map((n) => `${type}${n}`));
       expect(handlers.seen[2]!.data).toMatchObject({ data: { text: 'é, {}' } });
+    });
+
+    it('restores a single JSON line of Auth0 from a queue', async () => {
+      const log = { log_id: 'l7', data: { type: 's' } };
+      const headers = { authorization: OLD, 'content-type': 'application/x-ndjson' };
+      const body = `${JSON.stringify(log)}\n`;
+      const { status } = await send(receiver.origin, { path: '/auth0-queued', headers, body });
+      while (handlers.seen.length === 0) await new Promise((resolve) => setImmediate(resolve));
+
+      expect(status).toBe(202);
+      expect(handlers.seen[0]!.data).toEqual(log);
     });
 
     it.each([
