@@ -72,14 +72,19 @@ class Routes {
 class ScriptedQueue extends InProcessQueue {
   failure: Error | undefined;
   gate: Gate | undefined;
+  damage = ({ delivery }: EnqueuedDelivery): EnqueuedDelivery['delivery'] => delivery;
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (this.failure !== undefined) throw this.failure;
     await this.gate?.pass();
-    return super.enqueue(deliveries);
+    return super.enqueue(deliveries.map((item) => ({ ...item, delivery: this.damage(item) })));
   }
+}
+
+function fail(): never {
+  throw new Error('It cannot be read.');
 }
 
 const DEFAULT_WAITS = [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 86_400];
@@ -213,6 +218,41 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await queue.attempts(listed!.delivery.id))[0]!.answer).toBe(
       'AggregateError: All promises were rejected\nError: a\nError: b',
     );
+  });
+
+  it.each<[string, () => unknown]>([
+    ['whose message is a symbol', () => Object.assign(new Error(), { message: Symbol('x') })],
+    ['whose stack throws', () => Object.defineProperty(new Error(), 'stack', { get: fail })],
+    ['whose members throw', () => new Proxy(new Error(), { get: fail })],
+    ['whose prototype throws', () => new Proxy(new Error(), { getPrototypeOf: fail })],
+  ])('takes an error %s for a failure of the handler', async (_, make) => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 2, jitter: 0 } });
+    work.do = () => Promise.reject(make());
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    await clock.advance(DEFAULT_WAITS[0]! * 1_000);
+    const { deadLetters } = await inbox.deadLetters();
+
+    expect(work.seen).toHaveLength(2);
+    expect(deadLetters).toMatchObject([{ runs: 2, failureReason: 'handler_failed' }]);
+    expect(receiver.logger.at('error').join('\n')).toMatch(/failed in run 1 of 2/);
+  });
+
+  it('counts a run of an event that its queue has damaged', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 1, jitter: 0 } });
+    queue.damage = ({ delivery }) => {
+      const { payload } = delivery;
+      return { ...delivery, payload: { ...payload, bytes: Buffer.from('{"cut') } };
+    };
+    await post(receiver.origin, signedBody('{"a":1}'));
+    await clock.advance(0);
+    const { deadLetters } = await inbox.deadLetters();
+
+    expect(work.seen).toEqual([]);
+    expect(deadLetters).toMatchObject([{ runs: 1, failureReason: 'handler_failed' }]);
+    expect(receiver.logger.at('error').join('\n')).toMatch(/cannot be restored from its queue/);
   });
 
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {

@@ -8,6 +8,7 @@ import {
 import type {
   DeliveryAttempt,
   DeliveryOutcome,
+  FailureReason,
   ReceivedDelivery,
   WebhookDelivery,
 } from '../../queue/webhook-delivery.js';
@@ -31,6 +32,9 @@ import { eventOfDelivery } from './received-delivery.js';
 
 /** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
+
+/** What is logged of an event. */
+type RunningEvent = Pick<WebhookEvent, 'event' | 'id' | 'run'>;
 
 /** No handler matches the event. */
 class Unhandled extends Error {}
@@ -105,11 +109,18 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     if (delivery.received === undefined || delivery.received.receiver !== receiver.name) {
       return { outcome: this.deferForeign(receiver, delivery) };
     }
-    const event = eventOfDelivery(delivery, {
-      run,
-      signal: this.abort.signal,
-      internals: internalsFor(delivery, receiver),
-    });
+    let event: WebhookEvent;
+    try {
+      event = eventOfDelivery(delivery, {
+        run,
+        signal: this.abort.signal,
+        internals: internalsFor(delivery, receiver),
+      });
+    } catch (error) {
+      const stored = { id: delivery.eventId, event: delivery.event, run };
+      this.log('error', stored, `cannot be restored from its queue: ${errorName(error)}`);
+      return { outcome: this.retryOrDie(receiver, stored, 'handler_failed'), error };
+    }
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return { outcome: reservation };
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
@@ -120,7 +131,8 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
         if (handlers.length === 0) throw new Unhandled();
         await this.dispatcher.call(handlers, event);
       });
-    } catch (error) {
+    } catch (thrown) {
+      const error = readable(thrown);
       // If only the record failed, the event is done: it runs again only if the queue crashes before it has dropped it.
       if (reception.workFailed) {
         return { outcome: this.failed(receiver, reception, error), error };
@@ -182,16 +194,25 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     // If its transaction was committed, the event is handled, whatever failed afterwards: the next run finds the record. As a failure
     // it could wait until the record has expired.
     if (reception.committed) return { type: 'defer', at: now + SOON };
-    if (event.run >= queued.retry.attempts) {
+    return this.retryOrDie(receiver, event, reason);
+  }
+
+  private retryOrDie(
+    { clock, queued }: QueuedReceiver,
+    event: RunningEvent,
+    reason: FailureReason,
+  ): DeliveryOutcome {
+    const { run } = event;
+    if (run >= queued.retry.attempts) {
       this.log(
         'warn',
         event,
-        `failed in all ${event.run} run(s) and is a dead letter now: list and retry it with WebhookInbox`,
+        `failed in all ${run} run(s) and is a dead letter now: list and retry it with WebhookInbox`,
       );
-      return { type: 'dead', reason, attempts: event.run };
+      return { type: 'dead', reason, attempts: run };
     }
-    const wait = spreadWait(queued.retry, event.run + 1, Math.random());
-    return { type: 'retry', at: Math.round(now + wait), reason };
+    const wait = spreadWait(queued.retry, run + 1, Math.random());
+    return { type: 'retry', at: Math.round(clock.now() + wait), reason };
   }
 
   /** Defers an event of another receiver, one that was renamed or shares the queue by mistake, so that its owner can run it. */
@@ -210,7 +231,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
 
   private log(
     level: 'error' | 'warn',
-    { event, id }: WebhookEvent,
+    { event, id }: RunningEvent,
     what: string,
     stack?: string,
   ): void {
@@ -218,6 +239,17 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
     quietly(() =>
       stack === undefined ? this.logger[level](line) : this.logger[level](line, stack),
     );
+  }
+}
+
+/** A thrown value that can be logged: one with getters or traps that throw is replaced. */
+function readable(thrown: unknown): unknown {
+  try {
+    for (const one of errorsOfHandlers(thrown)) stackOf(one);
+    describedError(thrown);
+    return thrown;
+  } catch {
+    return new Error('A handler threw a value that cannot be read.');
   }
 }
 
