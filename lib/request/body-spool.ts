@@ -231,15 +231,21 @@ export class SpooledBody implements RequestBody {
       this.streams.delete(stream);
       this.endRead();
     });
+    // A destination that fails leaves it without a consumer.
+    stream.on('removeListener', () => setImmediate(() => this.destroyUnread(stream)));
     return stream;
   }
 
   remove(): void {
     if (this.removed) return;
     this.removed = true;
-    // A stream that is not being read by now may never be, and would keep the file open.
-    for (const stream of this.streams) if (!isRead(stream)) stream.destroy(alreadyRemoved());
+    for (const stream of this.streams) this.destroyUnread(stream);
     if (this.readers === 0) this.close();
+  }
+
+  /** After the removal, a stream that no one reads may never be read, and would keep the file open. */
+  private destroyUnread(stream: Readable): void {
+    if (this.removed && !isRead(stream)) stream.destroy(alreadyRemoved());
   }
 
   /** Not the file handle's own stream: its end would close the file for the others. */
@@ -297,8 +303,8 @@ export class SpooledBody implements RequestBody {
 /** Whether a stream has a consumer. */
 function isRead(stream: Readable): boolean {
   return (
-    stream.readableDidRead ||
-    stream.readableFlowing !== null ||
+    stream.readableFlowing === true ||
+    stream.listenerCount('data') > 0 ||
     stream.listenerCount('readable') > 0
   );
 }

@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { type Readable, Writable } from 'node:stream';
 import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
 import {
   OnWebhookEvent,
@@ -316,6 +316,33 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     await expect(hashOf(streams[0]!)).rejects.toThrow('removed after the event was handled');
     expect((await post(origin, report(large), csv)).status).toBe(204);
   });
+
+  it.each(['while its handler runs', 'after its handler has ended'])(
+    'leaves no file if what it is piped to fails %s',
+    async (when) => {
+      const { origin } = await start({ maxBytes: 4 * MIB });
+      const chunk = new Gate();
+      const failed = new Gate();
+      seen.handle = async (event) => {
+        const write = async (done: (error: Error) => void): Promise<void> => {
+          await chunk.pass();
+          done(new Error('The disk is full.'));
+        };
+        const target = new Writable({ write: (_chunk, _encoding, done) => void write(done) });
+        event.stream().pipe(target.on('error', () => failed.open()));
+        await chunk.reached;
+        if (when === 'after its handler has ended') return;
+        chunk.open();
+        await failed.pass();
+      };
+      expect((await post(origin, report(large), csv)).status).toBe(204);
+      chunk.open();
+      await failed.pass();
+
+      seen.handle = () => {};
+      expect((await post(origin, report(large), csv)).status).toBe(204);
+    },
+  );
 
   it('remains available after verify() without a handler', async () => {
     const { app } = await start();
