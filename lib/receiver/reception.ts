@@ -304,10 +304,29 @@ export async function reserveInTime(
   { replayStore, clock }: Pick<ResolvedReceiver, 'replayStore' | 'clock'>,
 ): Promise<ReplayVerdict> {
   // A custom store may throw synchronously.
-  return inTime(clock, RESERVING_TIME, async () => replayStore.reserve(claim), noAnswer);
+  const reserving = (async () => replayStore.reserve(claim))();
+  try {
+    return await inTime(clock, RESERVING_TIME, async () => reserving, noAnswer);
+  } catch (error) {
+    void releaseLate(reserving, replayStore);
+    throw error;
+  }
 }
 
-/** The error for a store that does not answer in time. If it has reserved the event nevertheless, that lasts until the lease ends. */
+/** Frees an event that was reserved too late; otherwise its sender could not repeat it before the lease ends. */
+async function releaseLate(
+  reserving: Promise<ReplayVerdict>,
+  store: ResolvedReceiver['replayStore'],
+): Promise<void> {
+  try {
+    const verdict = await reserving;
+    if (verdict.status === 'reserved') await store.release(verdict.reservation);
+  } catch {
+    // The lease ends.
+  }
+}
+
+/** The error for a store that does not answer in time. */
 function noAnswer(): Error {
   return new Error('the replay store did not answer');
 }

@@ -11,7 +11,8 @@ import {
   MemoryReplayStore,
 } from 'nestjs-webhook-token';
 import { createExpress } from '../fixtures/adapters.js';
-import { send, type Answer } from '../fixtures/http-client.js';
+import { Gate } from '../fixtures/gate.js';
+import { head, send, type Answer } from '../fixtures/http-client.js';
 import {
   ISSUER,
   SECRET,
@@ -20,6 +21,7 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
 /** A store that becomes unavailable when a handler runs, until the clock reaches a given time. */
 class OutageStore extends MemoryReplayStore {
@@ -324,6 +326,27 @@ describe('a replay store that never answers', () => {
       expect(handled).toBe(1);
     },
   );
+
+  it('frees an event that it reserved too late', async () => {
+    const time = new TestClock(Date.now());
+    const replayStore = new ScriptedReplayStore();
+    const gate = (replayStore.gate = new Gate());
+    const options = receiverOptions({ replay: { store: replayStore } });
+    const { app, origin } = await startApp(createExpress(), {
+      options: { ...options, clock: time },
+      providers: [Orders],
+    });
+    const token = signed();
+    const late = head(origin, token);
+    await gate.reached;
+    await time.advance(9_000);
+    expect((await late).status).toBe(503);
+    gate.open();
+    const repeated = await head(origin, token);
+    await app.close();
+
+    expect(repeated.status).toBe(204);
+  });
 
   it('holds the answer to a failed handler back for 2 s at most', async () => {
     const { deliverUnanswered } = await startWithOutage(0);
