@@ -10,7 +10,13 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import { answerOfError, type NoAnswer, readAnswer, type ReceiverAnswer } from './attempt-result.js';
+import {
+  answerOfError,
+  isAcknowledged,
+  type NoAnswer,
+  readAnswer,
+  type ReceiverAnswer,
+} from './attempt-result.js';
 import {
   bypassWarning,
   type Connections,
@@ -90,7 +96,8 @@ export class HttpTransport {
             this.warnOfBypass(config, response);
             const answer = readAnswer(response) ?? this.unreadable();
             hasAnswer = true;
-            whenSent(response, signal, () => resolve(answer));
+            const isRefused = !isAcknowledged(request.method, answer);
+            whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
           },
           error: (error: unknown) => {
             this.warnOfBypass(config, error);
@@ -195,14 +202,26 @@ export class HttpTransport {
  * Waits until the body is sent: a receiver may acknowledge an event before it has read all of it. One that refuses it needs no more.
  * Without this, one that never reads on would keep the connection and the body for good.
  */
-function whenSent(response: unknown, signal: AbortSignal, done: () => void): void {
-  const { request, status } = (response ?? {}) as { request?: unknown; status?: number };
-  if (!(request instanceof http.ClientRequest) || request.writableFinished || request.destroyed) {
-    return done();
-  }
+function whenSent(
+  request: http.ClientRequest | undefined,
+  isRefused: boolean,
+  signal: AbortSignal,
+  done: () => void,
+): void {
+  if (request === undefined || request.writableFinished || request.destroyed) return done();
   request.once('close', done);
   signal.addEventListener('abort', () => request.destroy());
-  if (status! >= 300) request.destroy();
+  if (isRefused) request.destroy();
+}
+
+function requestOf(response: unknown): http.ClientRequest | undefined {
+  try {
+    const { request } = response as { readonly request?: unknown };
+    return request instanceof http.ClientRequest ? request : undefined;
+  } catch {
+    // Reading what an interceptor or a fake returns may throw.
+    return undefined;
+  }
 }
 
 /** Creates the module's own HttpService. */
