@@ -12,7 +12,7 @@ export const ANSWERS = {
   /** Portal: the token of the link is wrong, or has expired. */
   link_invalid: [401, 'The link is not valid'],
   missing_capability: [403, 'Not allowed'],
-  /** A console without a guard answers loopback host names only. */
+  /** Without a guard, see `requireLoopback()`. */
   host_not_allowed: [403, 'The console answers this machine only'],
   cross_site_request: [403, 'The request came from another site'],
   wrong_tenant: [403, 'Another tenant'],

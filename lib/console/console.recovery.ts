@@ -120,9 +120,10 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     if (disabled !== undefined) {
       throw new ConsoleError('unsupported_option', 'The endpoint is disabled; enable it first.');
     }
-    const own = await this.latest(id, tenant);
-    if (own !== undefined && recoveryOf(own).status === 'running') throw isRunning();
     const last = await this.log.latest(ACTION, id);
+    // The newest one may be of another tenant, whose endpoint had the id before.
+    if (last !== undefined && last.tenant === tenant && recoveryOf(last).status === 'running')
+      throw isRunning();
     const recovery: StoredRecovery = {
       status: 'running',
       ...(since && { since: since.getTime() }),

@@ -217,14 +217,14 @@ export class WebhookEndpoints {
   ): Promise<WebhookEndpointView> {
     const draft = this.input.read(ENDPOINT_CHANGES, changes);
     this.limits.requireWithin(draft.settings);
-    const before = await this.requireStored(id, scope);
+    const stored = await this.requireStored(id, scope);
     const url = draft.url && (await this.options.egress.checkResolvedUrl(draft.url)).href;
     await this.checkTokenUrl(draft.credentials);
     const patch = url === undefined ? draft : { ...draft, url };
     return this.change(id, scope, {
-      before,
+      before: stored,
       make: (current) => this.updated(current, patch),
-      commutes: (_, now) => commutes(patch, before, now),
+      commutes: (before, now) => commutes(patch, before, now),
     });
   }
 
@@ -347,14 +347,14 @@ export class WebhookEndpoints {
     scope?: EndpointScope,
   ): Promise<RotatedKey> {
     const { overlap, secret: given } = readArgument(ROTATION, options, 'options');
-    const before = await this.requireStored(id, scope);
-    this.input.requireSecret(given, before.settings);
+    const stored = await this.requireStored(id, scope);
+    this.input.requireSecret(given, stored.settings);
     const { sealer, clock } = this.options;
     const notBefore = clock.now() + overlap;
-    const profile = this.input.profileOf(before.settings);
+    const profile = this.input.profileOf(stored.settings);
     const { key, secret } = makeEndpointKey(sealer, id, { given, profile }, notBefore);
     await this.change(id, scope, {
-      before,
+      before: stored,
       make: (current) => {
         if (current.keys.length === 0) {
           throw new WebhookDeliveryError(
@@ -366,7 +366,7 @@ export class WebhookEndpoints {
         this.limits.requireFewKeys(keys);
         return { ...current, keys };
       },
-      commutes: (_, now) =>
+      commutes: (before, now) =>
         before.keys.at(-1)?.kid === now.keys.at(-1)?.kid &&
         profile === this.input.profileOf(now.settings),
     });

@@ -37,7 +37,7 @@ export class OutcomeWriter {
     });
   }
 
-  /** Tries to write once more what is pending, and retries nothing from now on. */
+  /** Tries the pending outcomes once more. From now on, a failed write is not retried. */
   close(): void {
     this.closed = true;
     this.endPause();

@@ -171,10 +171,11 @@ function keysOf(headers: Readonly<Record<string, string>> | readonly string[]): 
 function partsOf(url: string): string[] {
   if (!URL.canParse(url)) return [];
   const { pathname, search, searchParams } = new URL(url);
-  const whole = [`${pathname}${search}`, search, pathname].filter((part) => part.length > 2);
+  const whole = [`${pathname}${search}`, search, pathname];
   const segments = pathname.split('/').filter((part) => part.length >= LEAST_KEY);
   const values = [...searchParams.values()].filter((part) => part.length >= LEAST_QUERY_VALUE);
-  return [...whole, ...segments].flatMap((part) => [part, readEscaped(part).text]).concat(values);
+  const parts = [...whole, ...segments].flatMap((part) => [part, readEscaped(part).text]);
+  return [...parts, ...values].filter((part) => part.length > 2);
 }
 
 function merged(sorted: readonly Finding[]): Finding[] {
