@@ -1,5 +1,5 @@
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
-import { isObject, scanJson } from '../token/decoding.js';
+import { isObject, scanJson } from '../token/json.js';
 import {
   digest,
   isHashAlgorithm,

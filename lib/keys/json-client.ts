@@ -2,7 +2,8 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { blockedDestination, type EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents, type EgressTlsOptions } from '../egress/guarded-agent.js';
-import { decodeUtf8, parseJson } from '../token/decoding.js';
+import { decodeUtf8 } from '../token/decoding.js';
+import { parseJson } from '../token/json.js';
 import { reasonOf } from './key-log.js';
 
 /** A request for a JSON document: a GET, or a POST if it has a body. */

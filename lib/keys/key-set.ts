@@ -1,6 +1,6 @@
 import type { JWK } from 'jose';
 import { isKeyId } from '../token/identifier.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { parseKey } from '../token/keys/key-material.js';
 import type { VerificationKey } from '../token/keys/token-keys.js';
 import {

@@ -27,10 +27,11 @@ import {
   recordOf,
 } from './delivery-row.js';
 import { DeliveryStatements, type Query } from './delivery-statements.js';
+import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { DELETED_AT_ONCE, RetentionStatements } from './retention-statements.js';
+import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 
 /** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
 const TIME_TO_CLOSE = 2_000;
@@ -51,7 +52,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   private readonly connection: QueueDatabase;
   private readonly statements: DeliveryStatements;
-  private readonly retention: RetentionStatements;
+  private readonly upkeep: UpkeepStatements;
+  private readonly lists: ListStatements;
   private readonly groups: GroupCommit;
   private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
@@ -70,7 +72,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.channel = `${host.schema}_deliveries`;
     this.connection = new QueueDatabase(host, options);
     this.statements = new DeliveryStatements(host.schema);
-    this.retention = new RetentionStatements(host.schema);
+    this.upkeep = new UpkeepStatements(host.schema);
+    this.lists = new ListStatements(host.schema);
     this.groups = new GroupCommit({
       recordGroup: async (deliveries) => this.commit(deliveries, { waits: false }),
       recordCall: async (deliveries) => this.commit(deliveries, { waits: true }),
@@ -94,12 +97,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     await this.open();
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection: database, statements, retention, options, channel, host } = this;
+    const { connection: database, statements, upkeep, options, channel, host } = this;
     const { server } = host;
     this.consumer = new DeliveryConsumer({
       database,
       statements,
-      retention,
+      upkeep,
       options,
       handler,
       server,
@@ -119,19 +122,17 @@ export abstract class DatabaseQueue extends WebhookQueue {
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    const rows = await this.connection.search(
-      this.statements.list(this.options.name, filter, page),
-    );
+    const rows = await this.connection.search(this.lists.list(this.options.name, filter, page));
     return rows.map(listedDelivery);
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
-    const rows = await this.connection.search([this.statements.attempts, [this.options.name, id]]);
+    const rows = await this.connection.search([this.lists.attempts, [this.options.name, id]]);
     return rows.map(attemptOf);
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    const rows = await this.connection.search(this.statements.counts(this.options.name, filter));
+    const rows = await this.connection.search(this.lists.counts(this.options.name, filter));
     return rows.map(countsOf);
   }
 
@@ -165,12 +166,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    return this.deleteAll(this.retention.prune(this.options.name, before, tenant), DELETED_AT_ONCE);
+    return this.deleteAll(this.upkeep.prune(this.options.name, before, tenant), DELETED_AT_ONCE);
   }
 
   override async erase(filter: DeliveryFilter): Promise<number> {
     // Until nothing is left: rows that are being changed are skipped.
-    return this.deleteAll(this.retention.erase(this.options.name, filter), 1);
+    return this.deleteAll(this.upkeep.erase(this.options.name, filter), 1);
   }
 
   /** @param least - deleted rows of a batch after which another one follows */
@@ -184,7 +185,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       deleted += gone;
       if (gone < least) break;
     }
-    await this.connection.search([this.retention.deleteEmptyCounts, [this.options.name]]);
+    await this.connection.search([this.upkeep.deleteEmptyCounts, [this.options.name]]);
     return deleted;
   }
 

@@ -20,7 +20,7 @@ import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { QueueUpkeep } from './queue-upkeep.js';
-import type { RetentionStatements } from './retention-statements.js';
+import type { UpkeepStatements } from './upkeep-statements.js';
 
 /** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
 const RELEASE_INTERVAL = 5_000;
@@ -30,7 +30,7 @@ const RELEASE_SHARE = 50;
 interface DeliveryConsumerParts {
   readonly database: QueueDatabase;
   readonly statements: DeliveryStatements;
-  readonly retention: RetentionStatements;
+  readonly upkeep: UpkeepStatements;
   readonly options: ResolvedDatabaseQueueOptions;
   readonly handler: DeliveryHandler;
   /** The server, for messages. */
@@ -83,7 +83,7 @@ export class DeliveryConsumer {
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
       repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
     ];
-    this.upkeep = new QueueUpkeep(parts);
+    this.upkeep = new QueueUpkeep(database, parts.upkeep, options);
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
   }

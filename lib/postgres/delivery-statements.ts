@@ -1,18 +1,8 @@
-import {
-  COUNT_GRAIN,
-  type DeliveryCountFilter,
-  type DeliveryFilter,
-  type DeliveryPageRequest,
-} from '../queue/webhook-queue.js';
-import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
 import { LimitStatements } from './limit-statements.js';
-import { countedAt, later, millisecondsOf, now, timeOf } from './sql-text.js';
+import { later, millisecondsOf, now, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
-
-/** Changes of counts that one statement merges. */
-export const MERGED_AT_ONCE = 5_000;
 
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;
@@ -22,15 +12,8 @@ export const IS_WAITING = `status = 'pending' AND NOT held`;
 /** The same for the index by due time, which leaves out what may wait for a limit. */
 const IS_UNLIMITED = `${IS_WAITING} AND NOT limited`;
 
-/** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
-const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
-  pending: `status = 'pending'`,
-  delivered: `status = 'delivered'`,
-  dead: `status = 'dead'`,
-};
-
 /** The columns of a delivery without its payload. */
-const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, subject, receiver, details::text AS details, status, attempts,
+export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, subject, receiver, details::text AS details, status, attempts,
   reason, sequence::float8 AS sequence, ordering_key, holds_key, held,
   limited AND leased_until = '-infinity' AS limited, payload_dropped, ${millisecondsOf('due_at')} AS due,
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
@@ -43,191 +26,117 @@ const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tenant, sub
  * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join.
  */
 export class DeliveryStatements {
+  readonly limits: LimitStatements;
+
+  constructor(private readonly schema: string) {
+    this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
+  }
+
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRow`. Locks the keys of the rows until the commit. {@link recordLocked} follows
    * in the same transaction: a statement of its own sees everything that was recorded while this one waited.
    */
-  readonly lockKeys: string;
-
-  /** As {@link record}, for rows of which some have an ordering key, after {@link lockKeys}. */
-  readonly recordLocked: string;
-
-  /**
-   * As {@link recordLocked}, in a transaction of its own without {@link lockKeys}. Fails with SQLSTATE 23505 if another transaction
-   * records one of the ids at the same time: the number of that delivery would be missing.
-   */
-  readonly recordKeyed: string;
+  get lockKeys(): string {
+    return `WITH given AS MATERIALIZED (
+  SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
+    AS given(lane text, ordering_key text, sequence bigint)
+  WHERE ordering_key IS NOT NULL AND sequence IS NULL
+)
+INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
+SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given ORDER BY lane, ordering_key
+ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
+  }
 
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` whether to fail with
    * SQLSTATE 55P03 instead of waiting for a transaction that records the same id, `$6` channel to notify or `null`.
    * Returns a row for each given one: `fresh`, or the columns of the known delivery.
    */
-  readonly record: string;
+  get record(): string {
+    return this.recording(PLAIN);
+  }
+
+  /** As {@link record}, for rows of which some have an ordering key, after {@link lockKeys}. */
+  get recordLocked(): string {
+    return this.recording({ ...this.keyed(), onConflict: SKIP_KNOWN });
+  }
 
   /**
-   * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
-   * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
-   * their keys, for {@link releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
-   * record another one.
+   * As {@link recordLocked}, in a transaction of its own without {@link lockKeys}. Fails with SQLSTATE 23505 if another transaction
+   * records one of the ids at the same time: the number of that delivery would be missing.
    */
-  readonly settle: string;
+  get recordKeyed(): string {
+    return this.recording({ ...this.keyed(), onConflict: '' });
+  }
 
   /**
-   * `$1` queue, `$2` JSON list of `seq` that have given up their keys. Releases the next one of each key, and returns a row for each
-   * released one. It runs after the commit of its cause, so that it sees what was recorded until then.
+   * Numbers the deliveries of each key, and writes the last number. The rows of keys are locked in their order until the commit.
+   *
+   * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
+   * saw: such deliveries are `held`, since one that it does not see may hold their key.
    */
-  readonly releaseNext: string;
-
-  /**
-   * `$1` queue. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
-   * died, or while the transaction that recorded them was open.
-   */
-  readonly releaseAll: string;
-
-  /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
-  readonly skip: string;
-
-  /** `$1` JSON list of `{ seq, claim }`, `$2` now, `$3` lease in milliseconds. */
-  readonly extend: string;
-
-  /** `$1` queue, `$2` JSON list of ids. */
-  readonly find: string;
-
-  /** `$1` queue, `$2` id. */
-  readonly attempts: string;
-
-  /** `$1` queue, `$2` JSON list of ids, `$3` now, `$4` channel to notify or `null`. Returns the ids that were changed. */
-  readonly redeliver: string;
-
-  /**
-   * `$1` queue. Adds a batch of changes to the counts, and returns one row with their number, which is less than {@link MERGED_AT_ONCE}
-   * for the last batch. Rows are counted in the order of their keys, so that several processes do not deadlock.
-   */
-  readonly merge: string;
-
-  /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
-  readonly findDueLanes: string;
-
-  readonly limits: LimitStatements;
-
-  private readonly delivery: string;
-  private readonly attempt: string;
-  private readonly key: string;
-  private readonly limit: string;
-  private readonly count: string;
-  private readonly change: string;
-  /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
-  private readonly leased: string;
-
-  constructor(schema: string) {
-    this.delivery = `${schema}.delivery`;
-    this.attempt = `${schema}.attempt`;
-    this.key = `${schema}.delivery_key`;
-    this.limit = `${schema}.delivery_limit`;
-    this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
-    this.count = `${schema}.delivery_count`;
-    this.change = `${schema}.delivery_change`;
-    this.leased = `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
-    SELECT seq FROM ${this.delivery}
-    WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
-    this.lockKeys = `WITH given AS MATERIALIZED (
-  SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
-    AS given(lane text, ordering_key text, sequence bigint)
-  WHERE ordering_key IS NOT NULL AND sequence IS NULL
-)
-INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence)
-SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given ORDER BY lane, ordering_key
-ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
-    this.record = this.recording(PLAIN);
-    this.recordLocked = this.recording({ ...this.keyed(), onConflict: SKIP_KNOWN });
-    this.recordKeyed = this.recording({ ...this.keyed(), onConflict: '' });
-    this.releaseNext = this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.delivery}
-    WHERE queue = $1::text AND ordering_key IS NOT NULL
-      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`);
-    this.releaseAll = this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.delivery}
-    WHERE queue = $1::text AND holds_key`);
-    this.skip = `UPDATE ${this.delivery} SET holds_key = false
-WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
-RETURNING id, seq::text AS seq`;
-    this.settle = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
-    throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
-    answer text, signed text, blocks_key boolean, releases boolean)
-), own AS MATERIALIZED (
-  ${this.leased} FOR NO KEY UPDATE
-  ) AS delivery
-), made AS (
-  INSERT INTO ${this.attempt} (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer, signed)
-  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer, signed
-  FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
-), changed AS (
-  UPDATE ${this.delivery} AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
-  reason = CASE WHEN given.status <> 'delivered' THEN coalesce(given.reason, delivery.reason) END,
-  due_at = coalesce(${timeOf('(given.due + skew)')}, due_at), leased_until = '-infinity', updated_at = ${now('$2')},
-  holds_key = holds_key AND (given.status = 'pending' OR (given.status = 'dead' AND coalesce(given.blocks_key, false)))
-  FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
-  RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
+  private keyed(): Omit<KeyedParts, 'onConflict'> {
+    return {
+      numbered: `, fresh AS MATERIALIZED (
+  SELECT * FROM given WHERE NOT EXISTS (
+    SELECT FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
+), ranked AS MATERIALIZED (
+  SELECT place, lane, ordering_key, row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS rank
+  FROM fresh WHERE ordering_key IS NOT NULL AND sequence IS NULL
+), keys AS MATERIALIZED (
+  SELECT lane, ordering_key, ${FIRST_NUMBER} AS start, max(rank) AS count, (
+    SELECT sequence FROM ${this.schema}.delivery_key AS key
+    WHERE queue = $1::text AND key.lane = ranked.lane AND key.ordering_key = ranked.ordering_key
+  ) AS seen, EXISTS (
+    SELECT FROM ${this.schema}.delivery AS earlier WHERE queue = $1::text AND earlier.lane = ranked.lane
+      AND earlier.ordering_key = ranked.ordering_key AND holds_key OFFSET 0
+  ) AS is_held
+  FROM ranked GROUP BY lane, ordering_key
 ), counted AS (
-  ${counting(this.change, 'changed', 1)}
-), last AS MATERIALIZED (
-  SELECT given.seq FROM given, LATERAL (
-    SELECT queue, lane, ordering_key, sequence FROM ${this.delivery} AS delivery WHERE delivery.seq = given.seq OFFSET 0
-  ) AS delivery, LATERAL (
-    SELECT FROM ${this.key} AS key WHERE key.queue = delivery.queue AND key.lane = delivery.lane
-      AND key.ordering_key = delivery.ordering_key AND key.sequence = delivery.sequence FOR NO KEY UPDATE SKIP LOCKED
-  ) AS key WHERE given.releases
-)
-SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FROM last)`;
-    this.extend = `WITH given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
-), own AS MATERIALIZED (
-  ${this.leased} FOR NO KEY UPDATE SKIP LOCKED
-  ) AS delivery
-)
-UPDATE ${this.delivery} SET leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
-WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
-    this.find = `SELECT ${COLUMNS}, payload FROM ${this.delivery}
-WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
-    this.attempts = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
-  reason, answer, signed
-FROM ${this.attempt} WHERE delivery_seq = (SELECT seq FROM ${this.delivery} WHERE queue = $1::text AND id = $2::text)
-ORDER BY started_at, claim`;
-    this.redeliver = `WITH chosen AS MATERIALIZED (
-  SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
-    SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id
-      AND (status = 'dead' OR (status = 'pending' AND due_at > ${later('$3')} AND leased_until <= ${later('$3')}))
-    FOR NO KEY UPDATE
-  ) AS delivery
-), changed AS (
-  UPDATE ${this.delivery} SET status = 'pending', due_at = ${now('$3')}, updated_at = ${now('$3')}, claim = claim + 1,
-    throws = 0, attempts = CASE WHEN status = 'dead' THEN 0 ELSE attempts END,
-    reason = CASE WHEN status <> 'dead' THEN reason END
-  WHERE seq = ANY (ARRAY(SELECT seq FROM chosen)) RETURNING id
-), counted AS (
-  ${counting(this.change, 'chosen', -1)}
+  INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence, used_at)
+  SELECT $1::text, lane, ordering_key, start + count, ${now('$3')} FROM keys, moment ORDER BY lane, ordering_key
+  ON CONFLICT (queue, lane, ordering_key)
+    DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}, used_at = excluded.used_at
+  RETURNING lane, ordering_key, sequence
+), numbered AS MATERIALIZED (
+  SELECT place, counted.sequence - count + rank AS number,
+    is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
+  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
+)`,
+      source: 'fresh AS given LEFT JOIN numbered USING (place)',
+      number: 'coalesce(number, sequence)',
+      holdsKey: 'number IS NOT NULL',
+      held: 'coalesce(held, false)',
+    };
+  }
+
+  /** @param keyed - the parts of the statement that depend on ordering keys */
+  private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
+    return `WITH moment AS MATERIALIZED (
+  SELECT ${skew('$3', '$4')} AS skew, CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) END AS lock_timeout
+), given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
+    tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
+    sequence bigint, subject text)
+)${numbered}, recorded AS (
+  INSERT INTO ${this.schema}.delivery (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
+    created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
+  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
+    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
+    EXISTS (SELECT FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0), subject
+  FROM ${source}, moment ORDER BY place
+  ${onConflict} RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
-  SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
+  SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
 )
-SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
-    this.merge = `WITH merged AS (
-  DELETE FROM ${this.change} WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM ${this.change} WHERE queue = $1::text LIMIT ${MERGED_AT_ONCE} FOR UPDATE SKIP LOCKED))
-  RETURNING *
-), counted AS (
-  INSERT INTO ${this.count} AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
-  SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
-    sum(delivered), sum(dead)
-  FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
-  ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
-    DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
-)
-SELECT count(*)::int AS merged FROM merged`;
-    this.findDueLanes = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
-  SELECT FROM ${this.delivery} AS delivery
-  WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
-  ORDER BY due_at, seq LIMIT 1
-) AS due`;
+SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
+  CASE WHEN recorded.limited THEN given.lane END AS limited_lane,
+  known.*
+FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
+  SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery AS delivery
+  WHERE queue = $1::text AND delivery.id = given.id AND recorded.id IS NULL OFFSET 0
+) AS known ON true
+WHERE (SELECT count(*) FROM notified) >= 0`;
   }
 
   /**
@@ -271,29 +180,29 @@ SELECT count(*)::int AS merged FROM merged`;
         : [`due_at >= ${now('$2')} - $${values.push(maxAge)}::float8 * interval '1 ms'`]),
     ];
     const isLimited = `EXISTS (
-    SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = due.lane OFFSET 0)`;
+    SELECT FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = due.lane OFFSET 0)`;
     const ranked = `ranked${checksLimits ? ' AS MATERIALIZED' : ' AS'} (
   SELECT seq, lane, ${slots} AS slots, row_number() OVER (PARTITION BY lane ORDER BY place) AS rank,
     ${checksLimits ? isLimited : 'false'} AS limited FROM due
 )`;
     const flagged = `flagged AS (
-  UPDATE ${this.delivery} SET limited = true WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE limited))
+  UPDATE ${this.schema}.delivery SET limited = true WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE limited))
 ), `;
     const found =
       '(SELECT json_agg(DISTINCT lane)::text FROM ranked WHERE limited) AS limited_lanes, ';
     return [
       `WITH due AS MATERIALIZED (
   SELECT seq, lane, row_number() OVER () AS place FROM (
-    SELECT seq, lane FROM ${this.delivery} AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
+    SELECT seq, lane FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
   ) AS candidates
 ), ${ranked}, ${checksLimits ? flagged : ''}claimed AS (
-  UPDATE ${this.delivery} SET claim = claim + 1, leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
+  UPDATE ${this.schema}.delivery SET claim = claim + 1, leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
   WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE rank <= slots AND NOT limited))
   RETURNING seq AS key, ${COLUMNS}, payload, claim, lane, throws
 )
 SELECT claimed.*, ${checksLimits ? found : ''}CASE WHEN claimed.key IS NULL THEN (
-  SELECT extract(epoch FROM min(due_at) - ${now('$2')})::float8 * 1000 FROM ${this.delivery}
+  SELECT extract(epoch FROM min(due_at) - ${now('$2')})::float8 * 1000 FROM ${this.schema}.delivery
   WHERE queue = $1::text AND ${IS_UNLIMITED}
     AND due_at > ${now('$2')} AND due_at <= ${now('$2')} + $7::float8 * interval '1 ms'
 ) END AS due_in
@@ -303,161 +212,142 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
   }
 
   /**
-   * Numbers the deliveries of each key, and writes the last number. The rows of keys are locked in their order until the commit.
-   *
-   * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
-   * saw: such deliveries are `held`, since one that it does not see may hold their key.
-   */
-  private keyed(): Omit<KeyedParts, 'onConflict'> {
-    return {
-      numbered: `, fresh AS MATERIALIZED (
-  SELECT * FROM given WHERE NOT EXISTS (
-    SELECT FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
-), ranked AS MATERIALIZED (
-  SELECT place, lane, ordering_key, row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS rank
-  FROM fresh WHERE ordering_key IS NOT NULL AND sequence IS NULL
-), keys AS MATERIALIZED (
-  SELECT lane, ordering_key, ${FIRST_NUMBER} AS start, max(rank) AS count, (
-    SELECT sequence FROM ${this.key} AS key
-    WHERE queue = $1::text AND key.lane = ranked.lane AND key.ordering_key = ranked.ordering_key
-  ) AS seen, EXISTS (
-    SELECT FROM ${this.delivery} AS earlier WHERE queue = $1::text AND earlier.lane = ranked.lane
-      AND earlier.ordering_key = ranked.ordering_key AND holds_key OFFSET 0
-  ) AS is_held
-  FROM ranked GROUP BY lane, ordering_key
-), counted AS (
-  INSERT INTO ${this.key} AS key (queue, lane, ordering_key, sequence, used_at)
-  SELECT $1::text, lane, ordering_key, start + count, ${now('$3')} FROM keys, moment ORDER BY lane, ordering_key
-  ON CONFLICT (queue, lane, ordering_key)
-    DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}, used_at = excluded.used_at
-  RETURNING lane, ordering_key, sequence
-), numbered AS MATERIALIZED (
-  SELECT place, counted.sequence - count + rank AS number,
-    is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
-  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
-)`,
-      source: 'fresh AS given LEFT JOIN numbered USING (place)',
-      number: 'coalesce(number, sequence)',
-      holdsKey: 'number IS NOT NULL',
-      held: 'coalesce(held, false)',
-    };
-  }
-
-  /** @param keyed - the parts of the statement that depend on ordering keys */
-  private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
-    return `WITH moment AS MATERIALIZED (
-  SELECT ${skew('$3', '$4')} AS skew, CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) END AS lock_timeout
-), given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
-    tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
-    sequence bigint, subject text)
-)${numbered}, recorded AS (
-  INSERT INTO ${this.delivery} (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
-    created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
-  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
-    ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
-    EXISTS (SELECT FROM ${this.limit} AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0), subject
-  FROM ${source}, moment ORDER BY place
-  ${onConflict} RETURNING id, seq, held, limited
-), notified AS MATERIALIZED (
-  SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1
-)
-SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
-  CASE WHEN recorded.limited THEN given.lane END AS limited_lane,
-  known.*
-FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
-  SELECT ${COLUMNS}, payload FROM ${this.delivery} AS delivery
-  WHERE queue = $1::text AND delivery.id = given.id AND recorded.id IS NULL OFFSET 0
-) AS known ON true
-WHERE (SELECT count(*) FROM notified) >= 0`;
-  }
-
-  /** Releases the first delivery of each key, if it is held. @param keys - selects lanes and keys; `$1` is the queue */
-  private releasing(keys: string): string {
-    return `UPDATE ${this.delivery} SET held = false WHERE held AND seq = ANY (ARRAY(
-  SELECT first.seq FROM (${keys}) AS key, LATERAL (
-    SELECT seq, held FROM ${this.delivery} AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
-      AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1
-  ) AS first WHERE first.held
-)) RETURNING seq`;
-  }
-
-  /**
    * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
    * condition and its indexes alone.
    */
   private isClaimable(time: string): string {
     return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
-      SELECT FROM ${this.delivery} AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
+      SELECT FROM ${this.schema}.delivery AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
         AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
   }
 
-  list(queue: string, filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
-    const values: unknown[] = [queue, limit];
-    const conditions = conditionsOf(filter, values);
-    if (after !== undefined) {
-      const at = timeOf(`$${values.push(after.createdAt)}`);
-      conditions.push(`(created_at, id) < (${at}, $${values.push(after.id)}::text COLLATE "C")`);
-    }
-    return [
-      `SELECT ${COLUMNS} FROM ${this.delivery} WHERE ${conditions.join(' AND ')}
-ORDER BY created_at DESC, id DESC LIMIT $2::int`,
-      values,
-    ];
+  /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
+  get findDueLanes(): string {
+    return `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
+  SELECT FROM ${this.schema}.delivery AS delivery
+  WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
+  ORDER BY due_at, seq LIMIT 1
+) AS due`;
   }
 
-  /** Reads only what is pending where times and steps allow: finished deliveries are counted. */
-  counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf(filter, values).join(' AND ');
-    const stepOf = this.stepOf(filter.since ?? 0, step, values);
-    const isCounted = [filter.since, filter.until, step].every(
-      (time) => time === undefined || time % COUNT_GRAIN === 0,
-    );
-    const count = (status: DeliveryStatus): string =>
-      `count(*) FILTER (WHERE ${STATUS_CONDITIONS[status]}) AS ${status}`;
-    // The conditions of a partial index.
-    const read = isCounted
-      ? `AND status = 'pending'`
-      : unfinished
-        ? `AND status <> 'delivered'`
-        : '';
-    const parts = [
-      `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
-    count(*) FILTER (WHERE ${KEY_CONDITIONS.waiting}) AS held,
-    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
-  FROM ${this.delivery} WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
-    ];
-    if (isCounted) {
-      const delivered = unfinished === true ? '0' : 'sum(delivered)';
-      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), 0, NULL
-  FROM (
-    SELECT at AS created_at, nullif(endpoint_id, '') AS endpoint_id, nullif(tenant, '') AS tenant, nullif(receiver, '') AS receiver,
-      delivered, dead FROM ${this.count} WHERE ${conditions.replaceAll('created_at', 'at')}
-    UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.change} WHERE ${conditions}
-  ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
-    }
-    const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
-    return [
-      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')}, min(due) AS due
-FROM (
-  ${parts.join('\n  UNION ALL ')}
-) AS counted GROUP BY endpoint_id, tenant, receiver, at`,
-      values,
-    ];
+  /** `$1` JSON list of `{ seq, claim }`, `$2` now, `$3` lease in milliseconds. */
+  get extend(): string {
+    return `WITH given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
+), own AS MATERIALIZED (
+  ${this.leased} FOR NO KEY UPDATE SKIP LOCKED
+  ) AS delivery
+)
+UPDATE ${this.schema}.delivery SET leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
+WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
   }
 
-  /** When the step of a time begins, in epoch milliseconds. */
-  private stepOf(
-    since: number,
-    step: number | undefined,
-    values: unknown[],
-  ): (time: string) => string {
-    if (step === undefined) return () => 'NULL::float8';
-    const [start, length] = [since, step].map((one) => `$${values.push(one)}::float8`);
-    // date_part counts in double precision, which is faster than the numeric of extract.
-    return (time) =>
-      `(${start} + floor(date_part('epoch', ${time} - ${timeOf(start!)}) * 1000 / ${length}) * ${length})`;
+  /**
+   * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
+   * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
+   * their keys, for {@link releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
+   * record another one.
+   */
+  get settle(): string {
+    return `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
+  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
+    throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
+    answer text, signed text, blocks_key boolean, releases boolean)
+), own AS MATERIALIZED (
+  ${this.leased} FOR NO KEY UPDATE
+  ) AS delivery
+), made AS (
+  INSERT INTO ${this.schema}.attempt (delivery_seq, claim, attempt, started_at, duration_ms, method, status_code, reason, answer, signed)
+  SELECT seq, claim, attempt, ${timeOf('started')}, duration, method, status_code, failure, answer, signed
+  FROM given WHERE attempt IS NOT NULL AND seq IN (SELECT seq FROM own)
+), changed AS (
+  UPDATE ${this.schema}.delivery AS delivery SET status = given.status, attempts = given.attempts, throws = given.throws,
+  reason = CASE WHEN given.status <> 'delivered' THEN coalesce(given.reason, delivery.reason) END,
+  due_at = coalesce(${timeOf('(given.due + skew)')}, due_at), leased_until = '-infinity', updated_at = ${now('$2')},
+  holds_key = holds_key AND (given.status = 'pending' OR (given.status = 'dead' AND coalesce(given.blocks_key, false)))
+  FROM given, moment WHERE delivery.seq = ANY (ARRAY(SELECT seq FROM own)) AND delivery.seq = given.seq
+  RETURNING delivery.status, delivery.queue, delivery.created_at, delivery.endpoint_id, delivery.tenant, delivery.receiver
+), counted AS (
+  ${counting(this.schema, 'changed', 1)}
+), last AS MATERIALIZED (
+  SELECT given.seq FROM given, LATERAL (
+    SELECT queue, lane, ordering_key, sequence FROM ${this.schema}.delivery AS delivery WHERE delivery.seq = given.seq OFFSET 0
+  ) AS delivery, LATERAL (
+    SELECT FROM ${this.schema}.delivery_key AS key WHERE key.queue = delivery.queue AND key.lane = delivery.lane
+      AND key.ordering_key = delivery.ordering_key AND key.sequence = delivery.sequence FOR NO KEY UPDATE SKIP LOCKED
+  ) AS key WHERE given.releases
+)
+SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FROM last)`;
+  }
+
+  /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
+  private get leased(): string {
+    return `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
+    SELECT seq FROM ${this.schema}.delivery
+    WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
+  }
+
+  /**
+   * `$1` queue, `$2` JSON list of `seq` that have given up their keys. Releases the next one of each key, and returns a row for each
+   * released one. It runs after the commit of its cause, so that it sees what was recorded until then.
+   */
+  get releaseNext(): string {
+    return this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    WHERE queue = $1::text AND ordering_key IS NOT NULL
+      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`);
+  }
+
+  /**
+   * `$1` queue. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
+   * died, or while the transaction that recorded them was open.
+   */
+  get releaseAll(): string {
+    return this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    WHERE queue = $1::text AND holds_key`);
+  }
+
+  /** Releases the first delivery of each key, if it is held. @param keys - selects lanes and keys; `$1` is the queue */
+  private releasing(keys: string): string {
+    return `UPDATE ${this.schema}.delivery SET held = false WHERE held AND seq = ANY (ARRAY(
+  SELECT first.seq FROM (${keys}) AS key, LATERAL (
+    SELECT seq, held FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
+      AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1
+  ) AS first WHERE first.held
+)) RETURNING seq`;
+  }
+
+  /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
+  get skip(): string {
+    return `UPDATE ${this.schema}.delivery SET holds_key = false
+WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
+RETURNING id, seq::text AS seq`;
+  }
+
+  /** `$1` queue, `$2` JSON list of ids. */
+  get find(): string {
+    return `SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery
+WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
+  }
+
+  /** `$1` queue, `$2` JSON list of ids, `$3` now, `$4` channel to notify or `null`. Returns the ids that were changed. */
+  get redeliver(): string {
+    return `WITH chosen AS MATERIALIZED (
+  SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
+    SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id
+      AND (status = 'dead' OR (status = 'pending' AND due_at > ${later('$3')} AND leased_until <= ${later('$3')}))
+    FOR NO KEY UPDATE
+  ) AS delivery
+), changed AS (
+  UPDATE ${this.schema}.delivery SET status = 'pending', due_at = ${now('$3')}, updated_at = ${now('$3')}, claim = claim + 1,
+    throws = 0, attempts = CASE WHEN status = 'dead' THEN 0 ELSE attempts END,
+    reason = CASE WHEN status <> 'dead' THEN reason END
+  WHERE seq = ANY (ARRAY(SELECT seq FROM chosen)) RETURNING id
+), counted AS (
+  ${counting(this.schema, 'chosen', -1)}
+), notified AS MATERIALIZED (
+  SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
+)
+SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
   }
 }
 
@@ -516,39 +406,10 @@ function skew(nowParameter: string, ownParameter: string): string {
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
-/** Records that the finished ones of some rows are more, or fewer; {@link DeliveryStatements.merge} adds it to the counts. */
-export function counting(table: string, rows: string, change: 1 | -1): string {
-  return `INSERT INTO ${table} (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
+/** Records that the finished ones of some rows are more, or fewer; {@link UpkeepStatements.merge} adds it to the counts. */
+export function counting(schema: string, rows: string, change: 1 | -1): string {
+  return `INSERT INTO ${schema}.delivery_change (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
 SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
   CASE status WHEN 'dead' THEN ${change} ELSE 0 END
 FROM ${rows} WHERE status <> 'pending'`;
-}
-
-const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
-  waiting: `status = 'pending' AND holds_key AND held`,
-  blocking: `status = 'dead' AND holds_key`,
-};
-
-/** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
-export function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
-    filter;
-  const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
-    [tenant, (parameter) => `tenant = ${parameter}::text`],
-    [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
-    [subject, (parameter) => `subject = ${parameter}::text`],
-    [receiver, (parameter) => `receiver = ${parameter}::text`],
-    [eventId, (parameter) => `event_id = ${parameter}::text`],
-    [event, (parameter) => `event = ${parameter}::text`],
-    [since, (parameter) => `created_at >= ${timeOf(parameter)}`],
-    [until, (parameter) => `created_at < ${timeOf(parameter)}`],
-  ];
-  return [
-    'queue = $1::text',
-    ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
-    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
-    ...asked
-      .filter(([value]) => value !== undefined)
-      .map(([value, condition]) => condition(`$${values.push(value)}`)),
-  ];
 }

@@ -1,9 +1,8 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
-import { type DeliveryStatements, MERGED_AT_ONCE } from './delivery-statements.js';
 import type { QueueDatabase } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { DELETED_AT_ONCE, type RetentionStatements } from './retention-statements.js';
+import { DELETED_AT_ONCE, MERGED_AT_ONCE, type UpkeepStatements } from './upkeep-statements.js';
 
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
@@ -15,13 +14,6 @@ const UNUSED_INTERVAL = 60_000;
 const FIRST_KEY: readonly string[] = ['', ''];
 const FIRST_LIMIT: readonly string[] = [''];
 
-interface QueueUpkeepParts {
-  readonly database: QueueDatabase;
-  readonly statements: DeliveryStatements;
-  readonly retention: RetentionStatements;
-  readonly options: ResolvedDatabaseQueueOptions;
-}
-
 /**
  * Deletes what is past its retention, or not used any more, and merges counts. Each consumer does so, in small batches; what one
  * misses, the next one makes up for. It starts when it is constructed.
@@ -32,8 +24,12 @@ export class QueueUpkeep {
   private keysUntil = FIRST_KEY;
   private limitsUntil = FIRST_LIMIT;
 
-  constructor(private readonly parts: QueueUpkeepParts) {
-    const { clock, keepDelivered, keepDead, keepPayloads } = parts.options;
+  constructor(
+    private readonly database: QueueDatabase,
+    private readonly statements: UpkeepStatements,
+    private readonly options: ResolvedDatabaseQueueOptions,
+  ) {
+    const { clock, keepDelivered, keepDead, keepPayloads } = options;
     const inBatches = (batch: () => Promise<boolean>): CancelWake =>
       repeatInBatches(clock, RETENTION_INTERVAL, batch);
     this.timers = [
@@ -55,40 +51,38 @@ export class QueueUpkeep {
 
   /** @returns milliseconds until the next batch */
   private async mergeCounts(): Promise<number> {
-    const { database, statements, options } = this.parts;
-    const [row] = await database.query(statements.merge, [options.name]);
+    const [row] = await this.database.query(this.statements.merge, [this.options.name]);
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
   /** Deletes a batch. @returns whether there is more */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<boolean> {
-    const { database, retention, options } = this.parts;
-    const query = retention[which](options.name, keep, database.now);
-    const [row] = await database.queryInIndexOrder(...query);
+    const query = this.statements[which](this.options.name, keep, this.database.now);
+    const [row] = await this.database.queryInIndexOrder(...query);
     const gone = Number(row!['gone']);
     const hasMore = gone >= DELETED_AT_ONCE;
-    if (gone > 0 && !hasMore) await database.query(retention.deleteEmptyCounts, [options.name]);
+    if (gone > 0 && !hasMore) {
+      await this.database.query(this.statements.deleteEmptyCounts, [this.options.name]);
+    }
     return hasMore;
   }
 
   /** Drops a batch of payloads. @returns whether there is more */
   private async dropPayloads(keep: number): Promise<boolean> {
-    const { database, retention, options } = this.parts;
-    const values = [options.name, database.now, keep];
-    const [row] = await database.queryInIndexOrder(retention.dropPayloads, values);
+    const values = [this.options.name, this.database.now, keep];
+    const [row] = await this.database.queryInIndexOrder(this.statements.dropPayloads, values);
     return Number(row!['seen']) >= DELETED_AT_ONCE;
   }
 
   /** Looks for unused keys and limits in the next page of each, and starts again after the last page. */
   private async deleteUnused(): Promise<void> {
-    const { retention } = this.parts;
     this.keysUntil = await this.deleteUnusedOf(
-      retention.deleteUnusedKeys,
+      this.statements.deleteUnusedKeys,
       this.keysUntil,
       FIRST_KEY,
     );
     this.limitsUntil = await this.deleteUnusedOf(
-      retention.deleteUnusedLimits,
+      this.statements.deleteUnusedLimits,
       this.limitsUntil,
       FIRST_LIMIT,
     );
@@ -100,9 +94,8 @@ export class QueueUpkeep {
     after: readonly string[],
     first: readonly string[],
   ): Promise<readonly string[]> {
-    const { database, options } = this.parts;
-    const values = [options.name, database.now, ...after];
-    const [row] = await database.queryInIndexOrder(statement, values);
+    const values = [this.options.name, this.database.now, ...after];
+    const [row] = await this.database.queryInIndexOrder(statement, values);
     const { seen, lane, ordering_key: key } = row!;
     if (Number(seen) < DELETED_AT_ONCE) return first;
     return (key === undefined ? [lane] : [lane, key]) as string[];

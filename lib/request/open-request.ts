@@ -15,6 +15,7 @@ import {
   MemoryBody,
   NO_BODY,
   readBody,
+  type RequestBody,
 } from './body.js';
 import type {
   IncomingWebhook,
@@ -146,7 +147,6 @@ async function readPayload(
   const isDeclared = contentTypes !== undefined && declaresBody(incoming);
   if (isDeclared) checkContentType(incoming, contentTypes);
   const contentType = incoming.headers.get('content-type');
-  const isJson = isJsonType(contentType);
   const { body, computed } = await readBody(incoming.body, {
     rule,
     maxBodyBytes: rules.maxBodyBytes,
@@ -160,31 +160,46 @@ async function readPayload(
       return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
-    if (!isJson) {
-      if (isEnveloped) throw noEnvelope();
-      const digest = computed[0];
-      const isSpooled = !(body instanceof MemoryBody);
-      const data = isSpooled ? undefined : body.readNow();
-      return { data, body, isSpooled, digest, bodyVerified, contentType };
+    if (contentType !== undefined && isJsonType(contentType)) {
+      const envelopeOf = isEnveloped ? webhook.event : undefined;
+      const parsed = await parseBody(body, { contentType, envelopeOf, digest: computed[0] }, rules);
+      return { ...parsed, isSpooled: false, bodyVerified, contentType };
     }
-    // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
-    const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
-    const bytes = kept.readNow();
-    const parsed = parseJsonPayload(bytes, contentType!, rules.maxJsonMembers);
-    if (kept !== body) body.remove();
-    if (isEnveloped) {
-      if (!isEnvelope(parsed) || parsed.type !== webhook.event) throw noEnvelope();
-      const { data } = parsed;
-      const digest = envelopeDigest(bytes);
-      return { data, body: kept, isSpooled: false, digest, bodyVerified, contentType };
-    }
-    // Small JSON is compared by its members, because a repeated event may be serialised differently.
-    const digest = bytes.length <= MAX_TOKEN_BYTES ? undefined : computed[0];
-    return { data: parsed, body: kept, isSpooled: false, digest, bodyVerified, contentType };
+    if (isEnveloped) throw noEnvelope();
+    const isSpooled = !(body instanceof MemoryBody);
+    const data = isSpooled ? undefined : body.readNow();
+    return { data, body, isSpooled, digest: computed[0], bodyVerified, contentType };
   } catch (error) {
     body.remove();
     throw error;
   }
+}
+
+/** What is known of a verified JSON body. */
+interface JsonBody {
+  readonly contentType: string;
+  /** The event whose envelope the body is. */
+  readonly envelopeOf: string | undefined;
+  readonly digest: string | undefined;
+}
+
+/** @returns the data of a JSON body with the digest that identifies it, if its value does not */
+async function parseBody(
+  body: RequestBody,
+  { contentType, envelopeOf, digest }: JsonBody,
+  { maxJsonMembers }: RequestRules,
+): Promise<Pick<RequestPayload, 'data' | 'body' | 'digest'>> {
+  // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
+  const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
+  const bytes = kept.readNow();
+  const data = parseJsonPayload(bytes, contentType, maxJsonMembers);
+  if (kept !== body) body.remove();
+  if (envelopeOf === undefined) {
+    // Small JSON is compared by its members, because a repeated event may be serialised differently.
+    return { data, body: kept, digest: bytes.length <= MAX_TOKEN_BYTES ? undefined : digest };
+  }
+  if (!isEnvelope(data) || data.type !== envelopeOf) throw noEnvelope();
+  return { data: data.data, body: kept, digest: envelopeDigest(bytes) };
 }
 
 function noEnvelope(): WebhookPayloadError {

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
-import { decodeUtf8, isObject, structureProblem } from '../token/decoding.js';
+import { decodeUtf8 } from '../token/decoding.js';
+import { isObject, structureProblem } from '../token/json.js';
 import { invalidPayload, isJsonType, mediaType, parseJsonPayload } from '../token/payload.js';
 import { MAX_DATA_DEPTH, MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 

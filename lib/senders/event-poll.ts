@@ -18,7 +18,7 @@ import {
 } from '../options/rules.js';
 import { fromRequestLike } from '../request/request-like.js';
 import type { EventPoll, SenderAnswer } from '../request/webhook-scheme.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 
 /** How security event tokens are fetched: RFC 8936. */

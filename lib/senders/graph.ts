@@ -4,7 +4,7 @@ import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, text } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';

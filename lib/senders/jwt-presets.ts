@@ -3,7 +3,7 @@ import { WebhookTokenError } from '../errors/webhook.error.js';
 import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, seconds } from '../options/rules.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import { claimRules, createJwtSender, JWT_SENDER, type JwtSenderOptions } from './jwt-sender.js';

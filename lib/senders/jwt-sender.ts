@@ -15,7 +15,8 @@ import {
 } from '../options/rules.js';
 import { readBearerToken } from '../request/open-request.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { parseCompactToken, readClaims, isObject } from '../token/decoding.js';
+import { parseCompactToken, readClaims } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { hashMismatch } from '../token/payload-hash.js';
 import {
   type ClaimRule,

@@ -7,8 +7,8 @@ import {
   readClaims,
   readHeader,
   requireSoundStructure,
-  isObject,
 } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { candidatesFor, keyThatSigned } from '../token/token-verifier.js';
 import {
   invalidClaim,

@@ -1,4 +1,4 @@
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
 import type { SenderMessage, WebhookSender } from './sender.js';
 import { members, stringAt } from './signature-header.js';

@@ -9,7 +9,7 @@ import { readOptions } from '../options/read-options.js';
 import { object, optional, required, seconds, text } from '../options/rules.js';
 import { mediaType } from '../token/payload.js';
 import type { AnswerFacts, RequestHeaders, SenderAnswer } from '../request/webhook-scheme.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { invalidClaim } from '../token/validate-claims.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 import {

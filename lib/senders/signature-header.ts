@@ -1,6 +1,6 @@
 import { WebhookSignatureError } from '../errors/webhook.error.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 
 /**
  * A member of parsed JSON, however deep.

@@ -3,7 +3,7 @@ import { WebhookSignatureError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
-import { isObject } from '../token/decoding.js';
+import { isObject } from '../token/json.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
   createSender,

@@ -4,7 +4,8 @@ import { parseStandardWebhooksKey, signedContent } from '../keys/standard-webhoo
 import { isEnvelope } from '../request/sender-payload.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
-import { decodeBase64url, parseJson } from '../token/decoding.js';
+import { decodeBase64url } from '../token/decoding.js';
+import { parseJson } from '../token/json.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';

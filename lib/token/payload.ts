@@ -1,5 +1,6 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
-import { parseJson, scanJson, structureProblem, TOO_DEEP, utf8 } from './decoding.js';
+import { utf8 } from './decoding.js';
+import { parseJson, scanJson, structureProblem, TOO_DEEP } from './json.js';
 import {
   createDigest,
   hashMismatch,

@@ -10,7 +10,8 @@ import {
 } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject, parseJson, structureProblem, tokenTooLarge } from './decoding.js';
+import { tokenTooLarge } from './decoding.js';
+import { isObject, parseJson, structureProblem } from './json.js';
 import type { KeyPolicy, KeyWindow } from './keys/key-material.js';
 import { parseSigningKey, type SigningKeyInput } from './keys/signing-key.js';
 import type { SigningKey } from './keys/token-keys.js';

@@ -3,12 +3,12 @@ import {
   type ClaimsJson,
   type CompactToken,
   invalidToken,
-  isObject,
   parseCompactToken,
   readClaims,
   readHeader,
   requireSoundStructure,
 } from './decoding.js';
+import { isObject } from './json.js';
 import {
   type HmacKey,
   type IssuerKeys,

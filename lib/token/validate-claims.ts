@@ -1,7 +1,7 @@
 import { WebhookTokenError, type WebhookTokenErrorCode } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
-import { isObject } from './decoding.js';
+import { isObject } from './json.js';
 import type { Members, ProfileRules } from './profiles/profile.js';
 import type { VerifierSettings } from './token-verifier.js';
 import type { WebhookClaim, WebhookTokenClaims } from './webhook-claims.interface.js';

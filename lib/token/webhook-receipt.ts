@@ -2,13 +2,8 @@ import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { isEventName } from './event-name.js';
 import { isIdentifier } from './identifier.js';
-import {
-  isObject,
-  type CompactToken,
-  parseCompactToken,
-  readClaims,
-  readHeader,
-} from './decoding.js';
+import { type CompactToken, parseCompactToken, readClaims, readHeader } from './decoding.js';
+import { isObject } from './json.js';
 import { isAudience } from './validate-claims.js';
 import { FIRST_MILLISECOND_TIMESTAMP, type WebhookProfile } from './webhook-token.constants.js';
 

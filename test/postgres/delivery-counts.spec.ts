@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from '@jest/globals';
-import { DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
+import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
@@ -15,7 +15,7 @@ const DELIVERIES = 60;
   it('stay right while several processes merge, and after redeliveries and deletions', async () => {
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool, schema });
-    const { merge } = new DeliveryStatements(schema);
+    const { merge } = new UpkeepStatements(schema);
     const rowsIn = async (table: string): Promise<number> =>
       (await pool.query(`SELECT FROM ${schema}.${table}`)).rowCount!;
     const mergeAll = async (): Promise<void> => {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DeliveryFilter } from 'nestjs-webhook-token/ports';
 import { DeliveryStatements, type Query } from '../../lib/postgres/delivery-statements.js';
-import { RetentionStatements } from '../../lib/postgres/retention-statements.js';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
+import { ListStatements } from '../../lib/postgres/list-statements.js';
+import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
 
@@ -25,13 +26,14 @@ const AT = Date.UTC(2026, 0, 1);
   };
   const store = new PostgresEndpointStore(client, { schema, timeout: '30s' });
   const statements = new DeliveryStatements(schema);
-  const retention = new RetentionStatements(schema);
+  const lists = new ListStatements(schema);
+  const upkeep = new UpkeepStatements(schema);
   const QUEUE = 'webhook-deliveries';
   const ask = async ([statement, values]: Query) => client.query(statement, [...values]);
   const list =
     (...how: [DeliveryFilter, { createdAt: number; id: string }?]) =>
     async () =>
-      ask(statements.list(QUEUE, how[0], { limit: 50, after: how[1] }));
+      ask(lists.list(QUEUE, how[0], { limit: 50, after: how[1] }));
 
   beforeAll(async () => {
     const { pool } = database;
@@ -66,7 +68,7 @@ const AT = Date.UTC(2026, 0, 1);
     ['a page of endpoints', () => store.list({ limit: 50, after: 'e500' })],
     ['a page of the endpoints of a tenant', () => store.list({ limit: 50, tenant: 't7' })],
     ['a delivery', async () => ask([statements.find, [QUEUE, '["d7"]']])],
-    ['its attempts', async () => ask([statements.attempts, [QUEUE, 'd7']])],
+    ['its attempts', async () => ask([lists.attempts, [QUEUE, 'd7']])],
     ['the latest deliveries', list({})],
     ['the deliveries before a cursor', list({}, { createdAt: AT + 5e7, id: 'd1' })],
     ['the deliveries of a tenant', list({ tenant: 't7' })],
@@ -74,14 +76,14 @@ const AT = Date.UTC(2026, 0, 1);
     ['the deliveries of an event', list({ eventId: 'v7' })],
     ['dead deliveries', list({ status: 'dead' })],
     ['the deliveries of an hour', list({ since: AT, until: AT + 3_600_000 })],
-    ['the counts of an endpoint', async () => ask(statements.counts(QUEUE, { endpointId: 'e7' }))],
-    ['the counts of a tenant', async () => ask(statements.counts(QUEUE, { tenant: 't7' }))],
+    ['the counts of an endpoint', async () => ask(lists.counts(QUEUE, { endpointId: 'e7' }))],
+    ['the counts of a tenant', async () => ask(lists.counts(QUEUE, { tenant: 't7' }))],
     [
       'the counts of what is unfinished',
-      async () => ask(statements.counts(QUEUE, { unfinished: true })),
+      async () => ask(lists.counts(QUEUE, { unfinished: true })),
     ],
-    ['old deliveries', async () => ask(retention.prune(QUEUE, AT + 3_600_000, undefined))],
-    ['old deliveries of a tenant', async () => ask(retention.prune(QUEUE, AT + 3_600_000, 't7'))],
+    ['old deliveries', async () => ask(upkeep.prune(QUEUE, AT + 3_600_000, undefined))],
+    ['old deliveries of a tenant', async () => ask(upkeep.prune(QUEUE, AT + 3_600_000, 't7'))],
   ])('reads an index, not the table: %s', async (_, run) => {
     asked.length = 0;
     await run();
@@ -95,8 +97,8 @@ const AT = Date.UTC(2026, 0, 1);
 
   it('reads what is delivered only to count by odd times', async () => {
     asked.length = 0;
-    await ask(statements.counts(QUEUE, {}));
-    await ask(statements.counts(QUEUE, { until: 300_001 }));
+    await ask(lists.counts(QUEUE, {}));
+    await ask(lists.counts(QUEUE, { until: 300_001 }));
 
     const read = asked.map(({ plan }) => /Seq Scan on delivery |delivery_created/.test(plan));
     expect(read).toEqual([false, true]);

@@ -6,7 +6,7 @@ import {
   DeliveryStatements,
   type Query,
 } from '../../lib/postgres/delivery-statements.js';
-import { RetentionStatements } from '../../lib/postgres/retention-statements.js';
+import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { PostgresQueue, type PostgresPool } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -35,7 +35,7 @@ function mostRowsRead(node: PlanNode): number {
     const database = new TestDatabase();
     const schema = database.newSchema();
     const statements = new DeliveryStatements(schema);
-    const retention = new RetentionStatements(schema);
+    const upkeep = new UpkeepStatements(schema);
     /** Runs the statement of a queue under EXPLAIN ANALYZE, with the settings of the queue, and reverts its changes. */
     let rowsRead = 0;
     const explaining: PostgresPool = {
@@ -192,27 +192,27 @@ function mostRowsRead(node: PlanNode): number {
       [
         'deletes 1,000 deliveries past their retention',
         1_000,
-        async () => inOrder(retention.deleteDelivered(QUEUE, 1_000, null)),
+        async () => inOrder(upkeep.deleteDelivered(QUEUE, 1_000, null)),
       ],
       [
         'drops 1,000 payloads behind those that are dropped',
         1_000,
-        async () => inOrder([retention.dropPayloads, [QUEUE, null, 1_000]]),
+        async () => inOrder([upkeep.dropPayloads, [QUEUE, null, 1_000]]),
       ],
       [
         'erases 100 deliveries of a subject',
         100,
-        async () => inOrder(retention.erase(QUEUE, { subject: 'customer-1' })),
+        async () => inOrder(upkeep.erase(QUEUE, { subject: 'customer-1' })),
       ],
       [
         'looks for unused ones among 1,000 keys',
         1_000,
-        async () => inOrder([retention.deleteUnusedKeys, [QUEUE, null, 'lane', 'key-5']]),
+        async () => inOrder([upkeep.deleteUnusedKeys, [QUEUE, null, 'lane', 'key-5']]),
       ],
       [
         'looks for unused ones among 1,000 limits',
         1_000,
-        async () => inOrder([retention.deleteUnusedLimits, [QUEUE, null, 'lane-5']]),
+        async () => inOrder([upkeep.deleteUnusedLimits, [QUEUE, null, 'lane-5']]),
       ],
     ])('%s by reading at most the rows it needs', async (_, rows, ask) => {
       rowsRead = 0;

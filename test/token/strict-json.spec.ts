@@ -1,13 +1,13 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
+import { decodeUtf8 } from '../../lib/token/decoding.js';
 import {
-  decodeUtf8,
   parseJson,
   REPLACES_PROTOTYPE,
   scanJson,
   structureProblem,
   TOO_DEEP,
-} from '../../lib/token/decoding.js';
+} from '../../lib/token/json.js';
 
 /** JSON as a tree that, unlike a JavaScript object, can have duplicate members. */
 type Tree =

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { createPrivateKey, createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto';
-import { isObject } from '../decoding.js';
+import { isObject } from '../json.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 import {
   asKeyObject,

@@ -1,5 +1,6 @@
 import { createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
-import { decodeBase64url, isObject } from '../decoding.js';
+import { decodeBase64url } from '../decoding.js';
+import { isObject } from '../json.js';
 import {
   asKeyObject,
   cryptoKeyProblem,

@@ -1,4 +1,4 @@
-import { isObject } from '../decoding.js';
+import { isObject } from '../json.js';
 import { hashOnHead, parsePayloadHash, type PayloadHash } from '../payload-hash.js';
 import type { PayloadRule } from '../payload.js';
 import { invalidClaim } from '../validate-claims.js';

@@ -1,5 +1,6 @@
 import { WebhookPayloadError } from '../../errors/webhook.error.js';
-import { decodeUtf8, isObject, parseJson, scanJson, structureProblem } from '../decoding.js';
+import { decodeUtf8 } from '../decoding.js';
+import { isObject, parseJson, scanJson, structureProblem } from '../json.js';
 import {
   algorithmNamed,
   hashOnHead,
