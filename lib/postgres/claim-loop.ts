@@ -54,6 +54,8 @@ export class ClaimLoop {
   private mayBeMore = true;
   /** Epoch milliseconds at which the next delivery is due, or the next poll. */
   private nextScan = 0;
+  /** Epoch milliseconds of the last look for due deliveries. */
+  private lookedAt = 0;
   private pauses = 0;
   private stopped = false;
   private claims = 0;
@@ -140,6 +142,8 @@ export class ClaimLoop {
   /** @returns when to ask again, in epoch milliseconds */
   private async claimAll(): Promise<number> {
     const { clock, pollInterval } = this.parts;
+    if (clock.now() < this.lookedAt) this.forgetTimes();
+    this.lookedAt = clock.now();
     await this.findDueLanes();
     let free = this.freeByLane();
     for (const lane of this.backlog.lanes) {
@@ -161,6 +165,14 @@ export class ClaimLoop {
       this.nextProof(),
       this.limited.next(),
     );
+  }
+
+  /** What was planned before the clock was set back would come too late. */
+  private forgetTimes(): void {
+    this.backlog.forget();
+    this.limited.forget();
+    this.nextLaneCheck = 0;
+    this.mayBeMore = true;
   }
 
   /** Claims from the limited lanes whose time has come. */

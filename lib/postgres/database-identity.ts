@@ -1,6 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, RunStatement } from './database.js';
+import { isOutage } from './database-failure.js';
 import { originOf } from './transactions/transaction-adapters.js';
 
 /** What distinguishes a database from others, on this server and elsewhere. */
@@ -21,7 +22,8 @@ const WITH_SYSTEM = `${NAME_AND_OID}, (SELECT system_identifier::text FROM pg_co
 export async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
   try {
     return await identityBy(run, WITH_SYSTEM);
-  } catch {
+  } catch (error) {
+    if (isOutage(error)) throw error;
     // A hosted server may not permit it. In a transaction of the caller, the attempt would abort the transaction.
     return identityBy(run, NAME_AND_OID);
   }
@@ -50,7 +52,9 @@ export async function requireSameDatabase(
   { use, instead }: { readonly use: string; readonly instead: string },
 ): Promise<void> {
   const origin = originOf(tx);
-  const found = identities.get(origin) ?? (await identityBy(run, own.statement));
+  const known = identities.get(origin);
+  const isComparable = known?.statement === own.statement;
+  const found = isComparable ? known : await identityBy(run, own.statement);
   identities.set(origin, found);
   if (found.key === own.key) return;
   const where = found.name === own.name ? 'on another server' : `"${found.name}"`;

@@ -31,6 +31,7 @@ import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+import { servesAnother } from '../queue/queue-options.js';
 import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 
 /** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
@@ -95,6 +96,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async consume(handler: DeliveryHandler): Promise<void> {
     await this.open();
+    if (this.consumer !== undefined) throw servesAnother();
     // An application may shut down while it starts.
     if (this.stopping) return;
     const { connection: database, statements, upkeep, options, channel, host } = this;
@@ -283,8 +285,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
   private async releaseNext(seqs: readonly string[]): Promise<void> {
     if (seqs.length === 0) return;
-    const { name } = this.options;
-    await this.connection.query(this.statements.releaseNext, [name, JSON.stringify(seqs)]);
+    const values = [this.options.name, JSON.stringify(seqs), this.connection.now];
+    await this.connection.query(this.statements.releaseNext, values);
     this.consumer?.wake();
   }
 

@@ -118,9 +118,8 @@ export class DeliveryConsumer {
   async end(): Promise<void> {
     for (const cancel of this.timers) cancel();
     this.upkeep.end();
-    this.outcomes.close();
-    this.ends.close();
-    await this.notifications?.stop();
+    await Promise.all([this.outcomes.close(), this.notifications?.stop()]);
+    await this.ends.close();
   }
 
   private subscribe(): QueueNotifications {
@@ -207,7 +206,7 @@ export class DeliveryConsumer {
   ): Promise<void> {
     if (seqs.length === 0) return;
     const { database, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify(seqs)];
+    const values = [options.name, JSON.stringify(seqs), database.now];
     const released = await database.query(statements.releaseNext, values);
     if (released.length > 0) this.loop.wake(limitedLanes);
   }
@@ -220,7 +219,7 @@ export class DeliveryConsumer {
   private async releaseAll(): Promise<number> {
     const { database, statements, options } = this.parts;
     const start = options.clock.now();
-    const released = await database.query(statements.releaseAll, [options.name]);
+    const released = await database.query(statements.releaseAll, [options.name, database.now]);
     if (released.length > 0) this.loop.wake();
     return Math.max(RELEASE_INTERVAL, restAfter(options.clock.now() - start, RELEASE_SHARE));
   }

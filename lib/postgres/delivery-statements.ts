@@ -288,27 +288,38 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
   }
 
   /**
-   * `$1` queue, `$2` JSON list of `seq` that have given up their keys. Releases the next one of each key, and returns a row for each
-   * released one. It runs after the commit of its cause, so that it sees what was recorded until then.
+   * `$1` queue, `$2` JSON list of `seq` that have given up their keys, `$3` now. Releases the next one of each key, and returns a row for
+   * each released one. It runs after the commit of its cause, so that it sees what was recorded until then.
    */
   get releaseNext(): string {
-    return this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    return this.releasing(
+      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
     WHERE queue = $1::text AND ordering_key IS NOT NULL
-      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`);
+      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`,
+      '$3',
+    );
   }
 
   /**
-   * `$1` queue. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
+   * `$1` queue, `$2` now. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
    * died, or while the transaction that recorded them was open.
    */
   get releaseAll(): string {
-    return this.releasing(`SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
-    WHERE queue = $1::text AND holds_key`);
+    return this.releasing(
+      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    WHERE queue = $1::text AND holds_key`,
+      '$2',
+    );
   }
 
-  /** Releases the first delivery of each key, if it is held. @param keys - selects lanes and keys; `$1` is the queue */
-  private releasing(keys: string): string {
-    return `UPDATE ${this.schema}.delivery SET held = false WHERE held AND seq = ANY (ARRAY(
+  /**
+   * Releases the first delivery of each key, if it is held. It is due now at the earliest: a claim may look only at what became due since
+   * the one before.
+   *
+   * @param keys - selects lanes and keys; `$1` is the queue
+   */
+  private releasing(keys: string, time: string): string {
+    return `UPDATE ${this.schema}.delivery SET held = false, due_at = greatest(due_at, ${now(time)}) WHERE held AND seq = ANY (ARRAY(
   SELECT first.seq FROM (${keys}) AS key, LATERAL (
     SELECT seq, held FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
       AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1

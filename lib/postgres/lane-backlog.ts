@@ -41,6 +41,7 @@ export class LaneBacklog {
   forget(): void {
     this.waiting.clear();
     this.until = undefined;
+    this.rescanAt = 0;
   }
 
   /** @returns epoch milliseconds of the first due time to claim; `undefined` for the earliest */

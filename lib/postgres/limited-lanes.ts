@@ -79,6 +79,12 @@ export class LimitedLanes {
     else for (const lane of lanes) this.set(lane, this.parts.clock.now());
   }
 
+  /** Searches again for all limited lanes. */
+  forget(): void {
+    this.lanes.clear();
+    this.nextSearch = 0;
+  }
+
   /** Searches for limited lanes with due deliveries, if it is time for that. */
   async search(): Promise<void> {
     const { clock, pollInterval, findLimitedLanes } = this.parts;

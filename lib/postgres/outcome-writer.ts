@@ -18,7 +18,7 @@ interface PendingOutcome {
  */
 export class OutcomeWriter {
   private pending: PendingOutcome[] = [];
-  private writing = false;
+  private writing: Promise<void> | undefined;
   private closed = false;
   private endPause = (): void => {};
 
@@ -33,25 +33,25 @@ export class OutcomeWriter {
   async write(outcome: OutcomeRow): Promise<void> {
     return new Promise((done) => {
       this.pending.push({ outcome, done });
-      if (!this.writing) void this.drain();
+      this.writing ??= this.drain();
     });
   }
 
-  /** Tries the pending outcomes once more. From now on, a failed write is not retried. */
-  close(): void {
+  /** Tries the pending outcomes once more, and resolves then. From now on, a failed write is not retried. */
+  async close(): Promise<void> {
     this.closed = true;
     this.endPause();
+    await this.writing;
   }
 
   private async drain(): Promise<void> {
-    this.writing = true;
     while (this.pending.length > 0) {
       const batch = this.pending;
       this.pending = [];
       await this.writeWithRetries(batch.map(({ outcome }) => outcome));
       for (const { done } of batch) done();
     }
-    this.writing = false;
+    this.writing = undefined;
   }
 
   private async writeWithRetries(outcomes: readonly OutcomeRow[]): Promise<void> {

@@ -83,12 +83,12 @@ export class QueueDatabase {
     return inTime(this.options.clock, TIME_TO_OPEN, open, makeError);
   }
 
-  /** Opens no more, and closes the database once its last use has ended. */
+  /** Closes the database once its last use has ended, and opens no more. */
   async close(lastUse: Promise<void> | undefined): Promise<void> {
+    await lastUse;
     this.isClosed = true;
     if (this.opening === undefined) return;
     await this.opening;
-    await lastUse;
     await this.host.close();
   }
 

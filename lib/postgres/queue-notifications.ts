@@ -38,14 +38,15 @@ export class QueueNotifications {
   private hasWorked = false;
   private stopped = false;
   private cancelTimer: CancelWake = () => {};
-  private checking: Promise<void> | undefined;
+  private checking: Promise<void> = Promise.resolve();
   private onTest: (id: string) => void = () => {};
   private endTest: () => void = () => {};
 
   constructor(private readonly parts: QueueNotificationsParts) {}
 
   start(): void {
-    this.checking = this.check();
+    // One after the other: the connection may be lost during a check.
+    this.checking = this.checking.then(async () => this.check());
   }
 
   async stop(): Promise<void> {
@@ -57,6 +58,7 @@ export class QueueNotifications {
   }
 
   private async check(): Promise<void> {
+    if (this.stopped) return;
     let pause = TEST_INTERVAL;
     try {
       this.unsubscribe ??= await this.subscribe();

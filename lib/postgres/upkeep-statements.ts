@@ -37,9 +37,10 @@ SELECT count(*)::int AS merged FROM merged`;
   /**
    * `$1` queue, `$2` now, `$3` milliseconds. Drops the payloads of a batch of deliveries that were delivered so long ago, unless another
    * process is doing so. Returns one row with the number of deliveries that it looked at, which is less than {@link DELETED_AT_ONCE}
-   * for the last batch.
+   * for the last batch. It starts again from the oldest one after a clock that was ahead.
    */
   get dropPayloads(): string {
+    const until = `${now('$2')} - $3::float8 * interval '1 ms'`;
     return `WITH known AS (
   INSERT INTO ${this.schema}.delivery_retention (queue) VALUES ($1::text) ON CONFLICT (queue) DO NOTHING
 ), turn AS MATERIALIZED (
@@ -47,7 +48,7 @@ SELECT count(*)::int AS merged FROM merged`;
 ), old AS MATERIALIZED (
   SELECT delivery.* FROM turn, LATERAL (
     SELECT seq, updated_at FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND status = 'delivered'
-      AND updated_at > payloads_until AND updated_at <= ${now('$2')} - $3::float8 * interval '1 ms'
+      AND updated_at > CASE WHEN payloads_until <= ${until} THEN payloads_until ELSE '-infinity' END AND updated_at <= ${until}
     ORDER BY updated_at FETCH FIRST ${DELETED_AT_ONCE} ROWS WITH TIES
   ) AS delivery
 ), dropped AS (

@@ -1,5 +1,5 @@
 import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { deliveryLane } from './delivery-identity.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
@@ -29,6 +29,7 @@ import {
   type InProcessQueueOptions,
   RETENTION_INTERVAL,
   withQueueDefaults,
+  servesAnother,
 } from './queue-options.js';
 
 /**
@@ -99,12 +100,7 @@ export class InProcessQueue extends WebhookQueue {
 
   override consume(handler: DeliveryHandler): void {
     if (this.handler !== undefined) {
-      throw new WebhookConfigurationError([
-        {
-          path: 'publisher.queue',
-          message: 'already serves another publisher; create a queue of its own for each',
-        },
-      ]);
+      throw servesAnother();
     }
     this.handler = handler;
     const { clock, keepPayloads, memory } = this;

@@ -1,5 +1,6 @@
 import type { Duration } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import * as option from '../options/rules.js';
 
 /** Attempts that a process runs at once, in all and to one endpoint. */
@@ -76,4 +77,10 @@ export function withQueueDefaults<
   const quarter = Math.max(1, Math.floor(concurrency / 4));
   const { concurrencyPerDestination = quarter } = options;
   return { ...options, concurrencyPerDestination, clock };
+}
+
+/** The error for a queue that is consumed twice. */
+export function servesAnother(): WebhookConfigurationError {
+  const message = 'already serves another publisher; create a queue of its own for each';
+  return new WebhookConfigurationError([{ path: 'publisher.queue', message }]);
 }

@@ -22,8 +22,12 @@ import {
   WebhookQueue,
 } from './webhook-queue.js';
 
-/** Milliseconds after which a delivery asks again whether its turn at the former shard is over. */
-const RECHECK = 1_000;
+/**
+ * Milliseconds after which a delivery asks again whether its turn at the former shard is over: as long as it has waited, within these
+ * bounds. Each time takes a place in the rate limit of its endpoint.
+ */
+const FIRST_RECHECK = 1_000;
+const LAST_RECHECK = 60_000;
 /** Deliveries of one look-up in the former shard. */
 const PAGE = 100;
 
@@ -110,6 +114,8 @@ export class ShardedQueue extends WebhookQueue {
   private readonly shards: ReadonlyMap<string, WebhookQueue>;
   private readonly moving: ShardMove | undefined;
   private readonly clock: WebhookClock;
+  /** The shards whose deliveries are consumed. */
+  private readonly consumed = new Set<WebhookQueue>();
 
   /** @throws {@link WebhookConfigurationError} */
   constructor(options: ShardedQueueOptions) {
@@ -137,10 +143,12 @@ export class ShardedQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    for (const shard of this.all) {
+    // A call after one that failed starts the others.
+    for (const shard of this.all.filter((one) => !this.consumed.has(one))) {
       await shard.consume(async (delivery, attempt) =>
-        (await this.mustWait(shard, delivery)) ? this.later() : handler(delivery, attempt),
+        (await this.mustWait(shard, delivery)) ? this.later(delivery) : handler(delivery, attempt),
       );
+      this.consumed.add(shard);
     }
   }
 
@@ -262,8 +270,10 @@ export class ShardedQueue extends WebhookQueue {
     );
   }
 
-  private later(): DeliveryRun {
-    return { outcome: { type: 'defer', at: this.clock.now() + RECHECK } };
+  private later({ createdAt }: WebhookDelivery): DeliveryRun {
+    const now = this.clock.now();
+    const wait = Math.min(Math.max(now - createdAt, FIRST_RECHECK), LAST_RECHECK);
+    return { outcome: { type: 'defer', at: now + wait } };
   }
 }
 

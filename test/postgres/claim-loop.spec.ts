@@ -145,6 +145,23 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(searches).toBeGreaterThan(1);
   });
 
+  it('looks for everything again after the clock was set back', async () => {
+    let searches = 0;
+    const findLimitedLanes = async () => {
+      searches++;
+      return { hasLimits: true, lanes: [] };
+    };
+    start({ findLimitedLanes });
+    await clock.advance(0);
+    requests.length = 0;
+    clock.set(clock.now() - 3_600_000);
+    loop.wake();
+    await clock.advance(0);
+
+    expect(searches).toBe(2);
+    expect(requests).toContainEqual(expect.objectContaining({ maxAge: undefined }));
+  });
+
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
     const claimLimited = async (lanes: readonly { readonly lane: string }[]) => {

@@ -163,6 +163,70 @@ import { due } from './deliveries.js';
     }
   });
 
+  it('writes an outcome whose connection is lost while it shuts down', async () => {
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
+    let writes = 0;
+    pool.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      const losing = async (...args: unknown[]): Promise<unknown> => {
+        const isWrite = /INSERT INTO \S+\.attempt /.test(String(args[0]));
+        if (isWrite && ++writes === 1) throw new Error('Connection terminated unexpectedly');
+        return query(...args);
+      };
+      client.query = losing as never;
+    });
+    const schema = database.newSchema();
+    const clock = new TestClock(Date.now() + 60_000);
+    const queue = new PostgresQueue({ pool, schema, notify: false, clock });
+    const other = new PostgresQueue({ pool: database.pool, schema, clock });
+    try {
+      await queue.enqueue([due('delivered')]);
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      await until(() => writes === 1);
+      const stopped = queue.stop(clock.now());
+      await until(() => writes === 2);
+      await stopped;
+
+      expect(await other.find(['delivered'])).toMatchObject([{ status: 'delivered' }]);
+    } finally {
+      await queue.stop(0);
+      await other.stop(0);
+      await pool.end();
+    }
+  });
+
+  it('joins a transaction although its first statement lost its connection', async () => {
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
+    let reads = 0;
+    pool.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      const losing = async (...args: unknown[]): Promise<unknown> => {
+        const isRead = String(args[0]).includes('pg_control_system');
+        if (isRead && ++reads === 1) throw new Error('Connection terminated unexpectedly');
+        return query(...args);
+      };
+      client.query = losing as never;
+    });
+    const schema = database.newSchema();
+    const queue = new PostgresQueue({ pool, schema, notify: false });
+    const other = new PostgresQueue({ pool: database.pool, schema, notify: false });
+    const client = await database.pool.connect();
+    try {
+      await queue.find(['none']).catch(() => {});
+      await client.query('BEGIN');
+      await other.enqueue([due('one')], { tx: client });
+      await queue.enqueue([due('two')], { tx: client });
+      await client.query('COMMIT');
+
+      expect(await queue.find(['one', 'two'])).toMatchObject([{}, {}]);
+    } finally {
+      client.release();
+      await queue.stop(0);
+      await other.stop(0);
+      await pool.end();
+    }
+  });
+
   it('rejects calls in time, delivers over other connections, and destroys the lost ones', async () => {
     const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const schema = database.newSchema();

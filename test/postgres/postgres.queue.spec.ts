@@ -253,6 +253,37 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
+  it('drops payloads that were delivered after a clock that was ahead', async () => {
+    const ahead = new TestClock(Date.now() + 3_600_000);
+    const deliverAndDrop = async (queue: PostgresQueue, id: string, clock: TestClock) => {
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      await queue.enqueue([{ ...due(id), notBefore: clock.now() }]);
+      let seconds = 0;
+      for (; seconds < 1_200; seconds += 5) {
+        if ((await queue.find([id]))[0]?.payloadDropped === true) return true;
+        await clock.advance(5_000);
+      }
+      return false;
+    };
+    await withQueue({ keepPayloads: '1m', clock: ahead }, async (first, options) => {
+      expect(await deliverAndDrop(first, 'ahead', ahead)).toBe(true);
+      await first.stop(0);
+      const clock = new TestClock(Date.now());
+      const second = new PostgresQueue({ ...options, clock });
+      expect(await deliverAndDrop(second, 'right', clock)).toBe(true);
+      await second.stop(0);
+    });
+  });
+
+  it('is consumed once', async () => {
+    await withQueue({}, async (queue) => {
+      const handler = async () => ({ outcome: { type: 'delivered' } }) as const;
+      await queue.consume(handler);
+
+      await expect(queue.consume(handler)).rejects.toThrow('already serves another publisher');
+    });
+  });
+
   it('forgets a key that was not used for 30 days, and never repeats one of its numbers', async () => {
     const clock = new TestClock(Date.now());
     await withQueue({ keepDelivered: '1h', clock }, async (queue, { schema }) => {

@@ -106,9 +106,11 @@ describe('notifications of a database', () => {
     readonly clock = new TestClock();
     readonly notifications = new QueueNotifications({
       notify: async (id) => {
+        await this.frozen;
         if (this.passesOn) this.receive(id);
       },
       listen: async (receive, onLost) => {
+        await this.frozen?.catch(() => {});
         this.receive = receive;
         this.lose = onLost;
         this.open++;
@@ -121,6 +123,19 @@ describe('notifications of a database', () => {
       clock: this.clock,
     });
     private receive: (payload: string) => void = () => {};
+    private frozen: Promise<void> | undefined;
+
+    /** Answers nothing until the returned function is called, which fails what waits for a statement. */
+    freeze(): () => void {
+      let fail!: () => void;
+      this.frozen = new Promise((_, reject) => {
+        fail = () => reject(new Error('timeout expired'));
+      });
+      return () => {
+        fail();
+        this.frozen = undefined;
+      };
+    }
   }
 
   it('are given up on a connection that never forwards them, and reported once', async () => {
@@ -148,6 +163,23 @@ describe('notifications of a database', () => {
     await clock.advance(3_600_000);
 
     expect(database).toMatchObject({ open: 1, subscriptions: 2, unsupported: 0 });
+    await notifications.stop();
+    expect(database.open).toBe(0);
+  });
+
+  it('use one connection if it is lost while a test of it waits for the server', async () => {
+    const database = new ScriptedDatabase();
+    const { clock, notifications } = database;
+    notifications.start();
+    await clock.advance(0);
+    const fail = database.freeze();
+    await clock.advance(30_000);
+    database.lose();
+    await clock.advance(1_000);
+    fail();
+    await clock.advance(3_600_000);
+
+    expect(database.open).toBe(1);
     await notifications.stop();
     expect(database.open).toBe(0);
   });

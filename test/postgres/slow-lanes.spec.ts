@@ -57,3 +57,54 @@ import { due } from './deliveries.js';
     expect([...answers.keys()]).toEqual(['idle-1', 'due-1', 'due-2']);
   });
 });
+
+(await describeWith('PostgreSQL'))(
+  'a queue with more due deliveries of one lane than slots',
+  () => {
+    const database = new TestDatabase();
+    afterAll(async () => database.close());
+
+    it('delivers the next one of a key in another lane at once', async () => {
+      const clock = new TestClock(Date.now() + 60_000);
+      const { pool } = database;
+      const queue = new PostgresQueue({
+        pool,
+        schema: database.newSchema(),
+        concurrency: 20,
+        clock,
+      });
+      const answers = new Map<string, () => void>();
+      const delivered: string[] = [];
+      const answer = async (id: string): Promise<void> =>
+        new Promise((resolve) => answers.set(id, resolve));
+      await queue.consume(async ({ id }) => {
+        if (id === 'first' || id.startsWith('slow')) await answer(id);
+        else delivered.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      const record = async (
+        id: string,
+        endpointId: string,
+        orderingKey?: string,
+      ): Promise<unknown> => {
+        const { delivery } = due(id, endpointId);
+        return queue.enqueue([{ delivery: { ...delivery, orderingKey }, notBefore: clock.now() }]);
+      };
+      try {
+        for (const id of ['first', 'second', 'third']) await record(id, 'fast', 'key');
+        await until(() => answers.has('first'));
+        await clock.advance(10_000);
+        for (let n = 0; n < 10; n++) await record(`slow-${n}`, 'slow');
+        // A lane gets two slots until its first attempt has ended.
+        await until(() => answers.size === 3);
+        answers.get('first')!();
+        await until(() => delivered.length === 2);
+      } finally {
+        for (const end of answers.values()) end();
+        await queue.stop(0);
+      }
+
+      expect(delivered).toEqual(['second', 'third']);
+    });
+  },
+);

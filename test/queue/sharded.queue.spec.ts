@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { InProcessQueue, WebhookConfigurationError, WebhookStoreError } from 'nestjs-webhook-token';
 import type { EnqueuedDelivery, OutgoingDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
 import { PostgresQueue } from 'nestjs-webhook-token/postgres';
@@ -121,6 +121,55 @@ describe('ShardedQueue', () => {
     expect(counts.every(({ pending }) => pending === 1)).toBe(true);
   });
 
+  it('starts the shards that did not start before', async () => {
+    class Failing extends InProcessQueue {
+      fails = true;
+      override consume(...args: Parameters<InProcessQueue['consume']>) {
+        if (this.fails) throw new WebhookStoreError('store_unavailable', 'the server is down');
+        super.consume(...args);
+      }
+    }
+    const clock = new TestClock();
+    const failing = new Failing({ clock });
+    const queue = new ShardedQueue({ shards: { a: new InProcessQueue({ clock }), b: failing } });
+    const delivered: string[] = [];
+    const consume = async () =>
+      queue.consume(async ({ id }) => {
+        delivered.push(id);
+        return DELIVERED;
+      });
+
+    await expect(consume()).rejects.toMatchObject({ code: 'store_unavailable' });
+    failing.fails = false;
+    await consume();
+    await queue.enqueue(NAMES.concat('e', 'f', 'g', 'h').map((id) => due(id, id)));
+    await clock.advance(0);
+
+    expect(delivered.toSorted()).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']);
+  });
+
+  it('asks less often about a key that waits for long in the former shard', async () => {
+    const { shards, clock } = bench();
+    const before = new ShardedQueue({ shards, clock, moving: move('from') });
+    const after = new ShardedQueue({ shards, clock, moving: move('to') });
+    const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
+    const keyed = (version: number) =>
+      endpoints.map((id) =>
+        due(`${id}:${version}`, id, { orderingKey: 'sku-1', createdAt: clock.now() }),
+      );
+    await before.enqueue(keyed(1).map((item) => ({ ...item, notBefore: 3_600_000 })));
+    await after.enqueue(keyed(2));
+    const list = jest.spyOn(InProcessQueue.prototype, 'list');
+    await after.consume(async () => DELIVERED);
+    for (let minute = 0; minute < 30; minute++) await clock.advance(60_000);
+    const moved = new Set(list.mock.calls.map(([{ endpointId }]) => endpointId)).size;
+    list.mockRestore();
+
+    // 1, 2, 4, … 32 s, and then each minute.
+    expect(moved).toBeGreaterThan(0);
+    expect(list.mock.calls.length).toBeLessThanOrEqual(moved * 36);
+  });
+
   it('records an event once although its endpoint has moved to another shard', async () => {
     const { shards, clock } = bench();
     const before = new ShardedQueue({ shards, clock, moving: move('from') });
@@ -140,7 +189,9 @@ describe('ShardedQueue', () => {
     const after = new ShardedQueue({ shards, clock, moving: move('to') });
     const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
     const keyed = (version: number) =>
-      endpoints.map((id) => due(`${id}:${version}`, id, { orderingKey: 'sku-1' }));
+      endpoints.map((id) =>
+        due(`${id}:${version}`, id, { orderingKey: 'sku-1', createdAt: clock.now() }),
+      );
     await before.enqueue(keyed(1));
     await after.enqueue(keyed(2));
     const order = new Map<string, string[]>();
@@ -159,7 +210,7 @@ describe('ShardedQueue', () => {
       order.set(endpoint, [...(order.get(endpoint) ?? []), version]);
       return DELIVERED;
     });
-    for (let second = 0; second < 60; second++) await clock.advance(1_000);
+    for (let second = 0; second < 120; second++) await clock.advance(1_000);
 
     expect(order.size).toBe(endpoints.length);
     expect([...order.values()].every((versions) => versions.join() === '1,2')).toBe(true);
@@ -170,8 +221,12 @@ describe('ShardedQueue', () => {
     const before = new ShardedQueue({ shards, clock, moving: move('from') });
     const after = new ShardedQueue({ shards, clock, moving: move('to') });
     const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
-    await before.enqueue(endpoints.map((id) => due(`${id}:1`, id, { orderingKey: 'sku-1' })));
-    await after.enqueue(endpoints.map((id) => due(`${id}:2`, id, { orderingKey: 'sku-1' })));
+    await before.enqueue(
+      endpoints.map((id) => due(`${id}:1`, id, { orderingKey: 'sku-1', createdAt: clock.now() })),
+    );
+    await after.enqueue(
+      endpoints.map((id) => due(`${id}:2`, id, { orderingKey: 'sku-1', createdAt: clock.now() })),
+    );
     const delivered: string[] = [];
     await after.consume(async ({ id }) => {
       if (id.endsWith(':1')) {
@@ -184,7 +239,7 @@ describe('ShardedQueue', () => {
     expect(delivered).toEqual([]);
 
     await after.skip(endpoints.map((id) => `${id}:1`));
-    for (let second = 0; second < 5; second++) await clock.advance(1_000);
+    for (let second = 0; second < 15; second++) await clock.advance(1_000);
 
     expect(delivered).toHaveLength(endpoints.length);
   });

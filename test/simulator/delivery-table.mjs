@@ -407,7 +407,8 @@ export class DeliveryTable {
   #release(rows) {
     const next = [...new Set(rows.map(keyOf))].map((key) => this.#firstOfKey(key));
     const released = next.filter((row) => row?.held);
-    for (const row of released) row.held = false;
+    for (const row of released)
+      Object.assign(row, { held: false, due: Math.max(row.due, this.now) });
     return released.map(({ seq }) => ({ seq }));
   }
 
