@@ -66,7 +66,7 @@ for i = 1, #ARGV, 3 do
       if not has[facet] then redis.call('ZREM', base .. ':by:' .. facet, id) end
     end
     for _, facet in ipairs(new.facets) do
-      if not had[facet] then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
+      if not had[facet] or old.createdAt ~= new.createdAt then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
     end
     if old.due and not new.due then
       redis.call('ZREM', base .. ':due:' .. old.group, id)
@@ -176,7 +176,7 @@ return ids`,
  * same time as that of its entry. {@link repair} makes up for a crash or an error in between.
  */
 export class DeliveryHistory {
-  /** Ids of changes that could not be written. */
+  /** Ids whose entries may differ from their jobs. */
   readonly unwritten = new Set<string>();
 
   private readonly writes = new ScriptBatch<Change, number>(async (changes) => {

@@ -117,8 +117,8 @@ export class StoredDeliveries {
       // One MULTI: all or none.
       else if (jobs.length > 1) await this.parts.queue.addBulk(jobs);
     } catch (error) {
-      const added = ids.filter((_, index) => records[index] === undefined);
-      void this.parts.history.delete(added).catch(() => {});
+      // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
+      for (const { delivery } of fresh) this.parts.history.unwritten.add(delivery.id);
       throw error;
     }
     const entered = fresh.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
