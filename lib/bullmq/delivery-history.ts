@@ -12,6 +12,8 @@ import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Entries that one step of a repair reads. */
 const BATCH = 500;
+/** Entries that are remembered for a repair. */
+const MAX_UNWRITTEN = 10_000;
 /** Milliseconds after which a payload is taken again that was not dropped. */
 const TAKEN_FOR = 60_000;
 /** Groups that one script counts. */
@@ -176,8 +178,8 @@ return ids`,
  * same time as that of its entry. {@link repair} makes up for a crash or an error in between.
  */
 export class DeliveryHistory {
-  /** Ids whose entries may differ from their jobs. */
-  readonly unwritten = new Set<string>();
+  /** Ids whose entries may differ from their jobs, with the time since when, in epoch milliseconds. */
+  readonly unwritten = new Map<string, number>();
 
   private readonly writes = new ScriptBatch<Change, number>(async (changes) => {
     const values = changes.flatMap(([id, old, entry]) => [
@@ -202,7 +204,14 @@ export class DeliveryHistory {
   /** Never rejects: what could not be written is repaired. */
   async set(delivery: DeliveryRecord, now: number): Promise<void> {
     const { id } = delivery.delivery;
-    await this.write([[id, '*', this.entryOf(delivery, now)]]).catch(() => this.unwritten.add(id));
+    await this.write([[id, '*', this.entryOf(delivery, now)]]).catch(() => {
+      this.addUnwritten([id], now);
+    });
+  }
+
+  /** Beyond a number of ids, only the check of the whole history finds their entries. */
+  addUnwritten(ids: readonly string[], now: number): void {
+    for (const id of ids) if (this.unwritten.size < MAX_UNWRITTEN) this.unwritten.set(id, now);
   }
 
   /** Ids of deliveries that were delivered until a time, and whose payloads are still there. Others do not get them for a minute. */

@@ -118,7 +118,8 @@ export class StoredDeliveries {
       else if (jobs.length > 1) await this.parts.queue.addBulk(jobs);
     } catch (error) {
       // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
-      for (const { delivery } of fresh) this.parts.history.unwritten.add(delivery.id);
+      const added = fresh.map(({ delivery }) => delivery.id);
+      this.parts.history.addUnwritten(added, this.parts.clock.now());
       throw error;
     }
     const entered = fresh.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
@@ -301,9 +302,14 @@ export class StoredDeliveries {
       { after: this.checkedTo, limit: CHECKED },
     );
     this.checkedTo = next;
-    const unwritten = [...this.parts.history.unwritten].slice(0, CHECKED);
-    await this.repair([...ids, ...unwritten]);
-    for (const id of unwritten) this.parts.history.unwritten.delete(id);
+    const { unwritten } = this.parts.history;
+    const until = this.parts.clock.now() - SETTLING;
+    const settled = [...unwritten].filter(([, since]) => since <= until).slice(0, CHECKED);
+    await this.repair([...ids, ...settled.map(([id]) => id)]);
+    for (const [id, since] of settled) {
+      // It may have been added again meanwhile.
+      if (unwritten.get(id) === since) unwritten.delete(id);
+    }
   }
 
   private newJob(

@@ -34,6 +34,12 @@ function keyed(id: string) {
   return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
 }
 
+/** Deliveries that are due in an hour. */
+function later(clock: TestClock, count: number) {
+  const notBefore = clock.now() + 3_600_000;
+  return Array.from({ length: count }, (_, n) => ({ ...due(`later-${n}`), notBefore }));
+}
+
 /** Lets the next `add` reject like a lost connection, after it has run `work`. */
 function failNextAdd(bull: Queue, work: (run: () => Promise<unknown>) => Promise<void>): void {
   const add = bull.add.bind(bull);
@@ -99,6 +105,27 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     const parts = { queue: bull, history, turns, order, keys, limits, clock };
     return { ...parts, deliveries: new StoredDeliveries(parts) };
   }
+
+  it('counts no delivery whose add has failed, once a minute has passed', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history } = partsOn(bull, clock);
+    failNextAdd(bull, async () => {});
+    await expect(deliveries.record([due('failed')])).rejects.toThrow('Connection is closed.');
+    // More than two checks read, and newer.
+    await clock.advance(1_000);
+    const newer = later(clock, 500).map(({ delivery, notBefore }) => ({
+      delivery: { ...delivery, createdAt: delivery.createdAt + 1_000 },
+      notBefore,
+    }));
+    await deliveries.record(newer);
+    await deliveries.checkHistory();
+    await clock.advance(60_000);
+    await deliveries.checkHistory();
+
+    expect(await history.counts({})).toMatchObject([{ pending: newer.length }]);
+    expect(history.unwritten.size).toBe(0);
+  });
 
   it('lists a delivery by the time of the publish that recorded it, not of one that failed', async () => {
     const clock = new TestClock(Date.now());
