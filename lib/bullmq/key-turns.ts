@@ -48,7 +48,7 @@ export class KeyTurns {
     if (!(await this.order.closeWaiting(turnOfJob(job)!))) await this.wakeJob(job);
   }
 
-  /** Called before the first delivery of a key waits for its next attempt. An error leaves its turn open. */
+  /** Called before the first delivery of a key is put off. An error leaves its turn open. */
   async pause(job: DeliveryJob): Promise<void> {
     const turn = turnOfJob(job);
     if (turn !== undefined) await this.order.close([turn]).catch(() => {});

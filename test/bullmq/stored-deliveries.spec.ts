@@ -1,13 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, expect, it } from '@jest/globals';
-import { Queue } from 'bullmq';
+import { DelayedError, Queue, Worker } from 'bullmq';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { DeliveryHistory } from '../../lib/bullmq/delivery-history.js';
+import type { DeliveryJob } from '../../lib/bullmq/delivery-job.js';
+import { DeliveryRunner } from '../../lib/bullmq/delivery-runner.js';
 import { FairTurns } from '../../lib/bullmq/fair-turns.js';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { KeyOrder } from '../../lib/bullmq/key-order.js';
 import { KeyTurns } from '../../lib/bullmq/key-turns.js';
+import type { LaneGate } from '../../lib/bullmq/lane-gate.js';
 import { SharedLimits } from '../../lib/bullmq/shared-limits.js';
 import { StoredDeliveries } from '../../lib/bullmq/stored-deliveries.js';
 import { dropJobs } from '../fixtures/drop-jobs.mjs';
@@ -140,5 +143,28 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await deliveries.checkHistory();
 
     expect(await history.list({ since }, { limit: 1 })).toMatchObject({ ids: ['again'] });
+  });
+
+  it('does not bring a delivery forward whose lane has no slot', async () => {
+    // Ahead of the clock of BullMQ, which would otherwise make the job due.
+    const clock = new TestClock(Date.now() + 3_600_000);
+    const bull = bullQueue();
+    const parts = partsOn(bull, clock);
+    await parts.deliveries.record([keyed('first')]);
+    const worker = new Worker(bull.name, null, { connection: { url: urlOf('Redis') } });
+    const job = (await worker.getNextJob('token')) as DeliveryJob;
+    const full = { enter: async () => undefined, retryAt: () => clock.now() + 30_000 };
+    const runner = new DeliveryRunner({
+      ...parts,
+      handler: async () => ({ outcome: { type: 'delivered' } }),
+      lanes: full as unknown as LaneGate,
+      lease: 30_000,
+    });
+    await expect(runner.process(job, 'token')).rejects.toThrow(DelayedError);
+    await worker.close();
+    await clock.advance(6_000);
+    await parts.keys.checkOpen();
+
+    expect(await bull.getDelayedCount()).toBe(1);
   });
 });
