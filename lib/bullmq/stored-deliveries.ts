@@ -142,28 +142,25 @@ export class StoredDeliveries {
     );
   }
 
-  async list(
+  /** Reads and repairs one page of the history. Fewer deliveries may match than were asked for, also before the last page. */
+  async page(
     filter: DeliveryFilter,
     { after, limit }: DeliveryPageRequest,
-  ): Promise<readonly ListedDelivery[]> {
+  ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
+    const page = { after, limit: Math.min(limit, LONGEST_PAGE) };
+    const { ids, next } = await this.parts.history.list(filter, page);
     const found: ListedDelivery[] = [];
     const wrong: string[] = [];
-    let next = after;
-    do {
-      const wanted = Math.min(limit - found.length, LONGEST_PAGE);
-      const page = await this.parts.history.list(filter, { limit: wanted, after: next });
-      for (const [index, record] of (await this.read(page.ids)).entries()) {
-        if (record === undefined || !matches(record, filter)) {
-          wrong.push(page.ids[index]!);
-        } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
-          // The sets do not know the order of keys.
-          found.push(withoutPayload(record));
-        }
+    for (const [index, record] of (await this.read(ids)).entries()) {
+      if (record === undefined || !matches(record, filter)) {
+        wrong.push(ids[index]!);
+      } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
+        // The sets do not know the order of keys.
+        found.push(withoutPayload(record));
       }
-      next = page.next;
-    } while (next !== undefined && found.length < limit);
+    }
     await this.repair(wrong);
-    return found;
+    return { found, next };
   }
 
   async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
@@ -171,32 +168,20 @@ export class StoredDeliveries {
     return job === undefined ? [] : attemptsOf(job);
   }
 
-  /**
-   * Makes dead or waiting deliveries due now.
-   *
-   * @returns the ids of those that were dead or waited for their next attempt
-   */
-  async redeliver(ids: readonly string[]): Promise<readonly string[]> {
-    const changed: string[] = [];
-    for (const id of new Set(ids)) {
-      const job = await this.job(id);
-      if (job !== undefined && (await this.makeDue(job))) changed.push(id);
-    }
-    return changed;
+  /** Makes a dead or waiting delivery due now. @returns whether it was dead or waited for its next attempt */
+  async redeliver(id: string): Promise<boolean> {
+    const job = await this.job(id);
+    return job !== undefined && this.makeDue(job);
   }
 
-  /** Releases the keys that dead deliveries block. @returns the ids of those deliveries */
-  async skip(ids: readonly string[]): Promise<readonly string[]> {
-    const skipped: string[] = [];
-    for (const id of new Set(ids)) {
-      const job = await this.job(id);
-      const turn = job && turnOfJob(job);
-      if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) continue;
-      await this.parts.order.open([turn]);
-      await job!.updateData({ ...job!.data, holdsKey: false });
-      if (await this.parts.keys.end(turn)) skipped.push(id);
-    }
-    return skipped;
+  /** Releases the key that a dead delivery blocks. @returns whether it blocked one */
+  async skip(id: string): Promise<boolean> {
+    const job = await this.job(id);
+    const turn = job && turnOfJob(job);
+    if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
+    await this.parts.order.open([turn]);
+    await job!.updateData({ ...job!.data, holdsKey: false });
+    return this.parts.keys.end(turn);
   }
 
   /** Leaves out the jobs that wait for their turn, or for a limit. */

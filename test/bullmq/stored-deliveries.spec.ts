@@ -53,6 +53,15 @@ function failNextAdd(bull: Queue, work: (run: () => Promise<unknown>) => Promise
   };
 }
 
+/** Lets each read of a job take so many milliseconds. */
+function slowDown(bull: Queue, clock: TestClock, ms: number): void {
+  const getJob = bull.getJob.bind(bull);
+  bull.getJob = async (id) => {
+    await clock.advance(ms);
+    return getJob(id);
+  };
+}
+
 async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
   return (await queue.list({}, { limit: 10 })).map(({ delivery }) => delivery.id);
 }
@@ -95,6 +104,40 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await queue.flush();
     expect(ran).toEqual(['lost', 'next']);
     await stop();
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue on a slow server', () => {
+  function slowQueue() {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock, timeout: '10s' });
+    return { clock, queue, slowDown: () => slowDown(bull, clock, 4_000) };
+  }
+
+  it('lists deliveries by key state', async () => {
+    const { clock, queue, slowDown } = slowQueue();
+    await queue.enqueue(later(clock, 4));
+    slowDown();
+
+    expect(await queue.list({ keyState: 'waiting' }, { limit: 1 })).toEqual([]);
+  });
+
+  it('redelivers every delivery', async () => {
+    const { clock, queue, slowDown } = slowQueue();
+    const deliveries = later(clock, 4);
+    await queue.enqueue(deliveries);
+    slowDown();
+    const ids = deliveries.map(({ delivery }) => delivery.id);
+
+    expect(await queue.redeliver([...ids, ids[0]!])).toEqual(ids);
+  });
+
+  it('looks for deliveries to skip', async () => {
+    const { queue, slowDown } = slowQueue();
+    slowDown();
+
+    expect(await queue.skip(['a', 'b', 'c', 'd'])).toEqual([]);
   });
 });
 
