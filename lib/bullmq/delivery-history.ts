@@ -1,11 +1,11 @@
 import type { Queue } from 'bullmq';
+import { FILTERED, filterable } from '../queue/delivery-list.js';
 import type { DeliveryRecord } from '../queue/webhook-delivery.js';
 import type {
   DeliveryCountFilter,
   DeliveryCounts,
   DeliveryFilter,
   DeliveryPageRequest,
-  ListedDelivery,
 } from '../queue/webhook-queue.js';
 import { INDEX_PENDING, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
@@ -303,7 +303,7 @@ export class DeliveryHistory {
   private entryOf(record: DeliveryRecord, at: number): Entry {
     const { delivery, status, nextAttemptAt: due, updatedAt, payloadDropped } = record;
     const group = groupIdOf(record);
-    const key = delivery.received === undefined ? turnOf(delivery)?.key : undefined;
+    const key = turnOf(delivery)?.key;
     const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable(record))];
     const hasPayload = status === 'delivered' && payloadDropped !== true;
     const isTracked = this.dropsPayloads && hasPayload && delivery.payload.bytes !== undefined;
@@ -350,37 +350,6 @@ function groupIdOf({ delivery }: DeliveryRecord): string {
   );
 }
 
-/** The members of a delivery that a filter can name. */
-function filterable({ delivery, status }: ListedDelivery): DeliveryFilter {
-  const { event, eventId } = delivery;
-  if (delivery.received !== undefined) {
-    return { status, event, eventId, receiver: delivery.received.receiver };
-  }
-  const { endpointId, tenant, subject } = delivery;
-  return { status, event, eventId, endpointId, tenant, subject };
-}
-
-const FILTERED = [
-  'status',
-  'event',
-  'eventId',
-  'endpointId',
-  'tenant',
-  'subject',
-  'receiver',
-] as const;
-
 function facetsOf(filter: DeliveryFilter): string[] {
   return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));
-}
-
-export function matches(record: ListedDelivery, filter: DeliveryFilter): boolean {
-  const { createdAt } = record.delivery;
-  const { since = -Infinity, until = Infinity } = filter;
-  const members = filterable(record);
-  return (
-    createdAt >= since &&
-    createdAt < until &&
-    FILTERED.every((name) => filter[name] === undefined || filter[name] === members[name])
-  );
 }

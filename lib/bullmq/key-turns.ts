@@ -119,8 +119,7 @@ export class KeyTurns {
   }
 
   private async settle(job: DeliveryJob): Promise<void> {
-    const { delivery } = job.data;
-    const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
+    const turn = turnOf(job.data.delivery);
     if (turn === undefined) return;
     const isBlocking = job.finishedOn !== undefined && !isDelivered(job) && job.data.holdsKey;
     if (isBlocking === true) await this.order.close([turn]);

@@ -13,7 +13,8 @@ import type {
   EnqueuedDelivery,
 } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
-import { type DeliveryHistory, matches } from './delivery-history.js';
+import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
+import type { DeliveryHistory } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -82,7 +83,7 @@ export class StoredDeliveries {
       }
       return deliveries.map(({ delivery: { id } }) =>
         // Its twin in the same call was recorded with the first.
-        fresh.delete(id) ? undefined : (known.get(id) ?? newRecord(items.get(id)!)),
+        fresh.delete(id) ? undefined : (known.get(id) ?? pendingRecord(items.get(id)!)),
       );
     } finally {
       for (const id of own) this.recording.delete(id);
@@ -96,7 +97,7 @@ export class StoredDeliveries {
     const [places, turns, indexed] = await Promise.all([
       this.enterOrder(items, false),
       this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
-      this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
+      this.parts.history.add(items.map(pendingRecord), this.parts.clock.now()),
     ]);
     // An entry is added before its job and deleted after it, so a new entry has no job yet.
     const records = indexed === ids.length ? [] : await this.read(ids);
@@ -142,22 +143,20 @@ export class StoredDeliveries {
     );
   }
 
-  /** Reads and repairs one page of the history. Fewer deliveries may match than were asked for, also before the last page. */
+  /** Reads and repairs one page of the history. Also a page before the last one may have fewer than `limit` deliveries. */
   async page(
     filter: DeliveryFilter,
     { after, limit }: DeliveryPageRequest,
   ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
+    // The sets do not know the order of keys.
+    const { keyState, ...indexed } = filter;
     const page = { after, limit: Math.min(limit, LONGEST_PAGE) };
     const { ids, next } = await this.parts.history.list(filter, page);
     const found: ListedDelivery[] = [];
     const wrong: string[] = [];
     for (const [index, record] of (await this.read(ids)).entries()) {
-      if (record === undefined || !matches(record, filter)) {
-        wrong.push(ids[index]!);
-      } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
-        // The sets do not know the order of keys.
-        found.push(withoutPayload(record));
-      }
+      if (record === undefined || !matches(record, indexed)) wrong.push(ids[index]!);
+      else if (matches(record, { keyState })) found.push(listed(record));
     }
     await this.repair(wrong);
     return { found, next };
@@ -232,11 +231,11 @@ export class StoredDeliveries {
   /** Removes deliveries, which release their ordering keys. @returns how many; a job that runs is not removed */
   async remove(deliveries: readonly ListedDelivery['delivery'][]): Promise<number> {
     const { queue, order, keys, history } = this.parts;
-    await order.open(deliveries.flatMap((delivery) => heldTurnOf(delivery) ?? []));
+    await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
     await history.delete(removed.map(({ id }) => id));
-    const turns = removed.flatMap((delivery) => heldTurnOf(delivery) ?? []);
+    const turns = removed.flatMap((delivery) => turnOf(delivery) ?? []);
     await Promise.all(turns.map(async (turn) => keys.end(turn)));
     return removed.length;
   }
@@ -344,23 +343,8 @@ export class StoredDeliveries {
 
 type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
 
-/** The turn of a stored delivery, which it may have had before; `undefined` if it has none. */
-function heldTurnOf(delivery: ListedDelivery['delivery']): Turn | undefined {
-  return delivery.received === undefined ? turnOf(delivery) : undefined;
-}
-
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
-  if (delivery.received !== undefined || delivery.sequence !== undefined) return undefined;
-  return turnOf(delivery);
-}
-
-function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {
-  const updatedAt = delivery.createdAt;
-  return { delivery, status: 'pending', attempts: 0, nextAttemptAt, updatedAt };
-}
-
-function withoutPayload({ delivery, ...state }: DeliveryRecord): ListedDelivery {
-  const { payload: _, ...facts } = delivery;
-  return { ...state, delivery: facts };
+  const isNumbered = delivery.received === undefined && delivery.sequence !== undefined;
+  return isNumbered ? undefined : turnOf(delivery);
 }
