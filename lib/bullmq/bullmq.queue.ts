@@ -164,9 +164,17 @@ export class BullMqQueue extends WebhookQueue {
 
   override async list(
     filter: DeliveryFilter,
-    page: DeliveryPageRequest,
+    { after, limit }: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    return this.request(async () => this.deliveries.list(filter, page));
+    const listed: ListedDelivery[] = [];
+    let next = after;
+    do {
+      const page = { after: next, limit: limit - listed.length };
+      const step = await this.request(async () => this.deliveries.page(filter, page));
+      listed.push(...step.found);
+      ({ next } = step);
+    } while (next !== undefined && listed.length < limit);
+    return listed;
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
@@ -179,12 +187,24 @@ export class BullMqQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    return this.request(async () => this.deliveries.redeliver(ids));
+    return this.changeEach(ids, async (id) => this.deliveries.redeliver(id));
   }
 
   override async skip(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    return this.request(async () => this.deliveries.skip(ids));
+    return this.changeEach(ids, async (id) => this.deliveries.skip(id));
+  }
+
+  /** @returns the ids for which `change` resolved with `true` */
+  private async changeEach(
+    ids: readonly string[],
+    change: (id: string) => Promise<boolean>,
+  ): Promise<readonly string[]> {
+    const changed: string[] = [];
+    for (const id of new Set(ids)) {
+      if (await this.request(async () => change(id))) changed.push(id);
+    }
+    return changed;
   }
 
   override async prune(
@@ -287,7 +307,7 @@ export class BullMqQueue extends WebhookQueue {
     });
   }
 
-  /** Limits the time: a client may wait for its server without end. */
+  /** Limits the time of one step: a client may wait for its server without end. */
   private async request<T>(command: () => Promise<T>): Promise<T> {
     const noAnswer = (): Error => {
       void reconnect(this.queue);

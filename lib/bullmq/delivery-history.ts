@@ -1,17 +1,19 @@
 import type { Queue } from 'bullmq';
+import { FILTERED, filterable } from '../queue/delivery-list.js';
 import type { DeliveryRecord } from '../queue/webhook-delivery.js';
 import type {
   DeliveryCountFilter,
   DeliveryCounts,
   DeliveryFilter,
   DeliveryPageRequest,
-  ListedDelivery,
 } from '../queue/webhook-queue.js';
 import { INDEX_PENDING, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Entries that one step of a repair reads. */
 const BATCH = 500;
+/** Entries that are remembered for a repair. */
+const MAX_UNWRITTEN = 10_000;
 /** Milliseconds after which a payload is taken again that was not dropped. */
 const TAKEN_FOR = 60_000;
 /** Groups that one script counts. */
@@ -66,7 +68,7 @@ for i = 1, #ARGV, 3 do
       if not has[facet] then redis.call('ZREM', base .. ':by:' .. facet, id) end
     end
     for _, facet in ipairs(new.facets) do
-      if not had[facet] then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
+      if not had[facet] or old.createdAt ~= new.createdAt then redis.call('ZADD', base .. ':by:' .. facet, new.createdAt, id) end
     end
     if old.due and not new.due then
       redis.call('ZREM', base .. ':due:' .. old.group, id)
@@ -176,8 +178,8 @@ return ids`,
  * same time as that of its entry. {@link repair} makes up for a crash or an error in between.
  */
 export class DeliveryHistory {
-  /** Ids of changes that could not be written. */
-  readonly unwritten = new Set<string>();
+  /** Ids whose entries may differ from their jobs, with the time since when, in epoch milliseconds. */
+  readonly unwritten = new Map<string, number>();
 
   private readonly writes = new ScriptBatch<Change, number>(async (changes) => {
     const values = changes.flatMap(([id, old, entry]) => [
@@ -202,7 +204,14 @@ export class DeliveryHistory {
   /** Never rejects: what could not be written is repaired. */
   async set(delivery: DeliveryRecord, now: number): Promise<void> {
     const { id } = delivery.delivery;
-    await this.write([[id, '*', this.entryOf(delivery, now)]]).catch(() => this.unwritten.add(id));
+    await this.write([[id, '*', this.entryOf(delivery, now)]]).catch(() => {
+      this.addUnwritten([id], now);
+    });
+  }
+
+  /** Beyond a number of ids, only the check of the whole history finds their entries. */
+  addUnwritten(ids: readonly string[], now: number): void {
+    for (const id of ids) if (this.unwritten.size < MAX_UNWRITTEN) this.unwritten.set(id, now);
   }
 
   /** Ids of deliveries that were delivered until a time, and whose payloads are still there. Others do not get them for a minute. */
@@ -294,7 +303,7 @@ export class DeliveryHistory {
   private entryOf(record: DeliveryRecord, at: number): Entry {
     const { delivery, status, nextAttemptAt: due, updatedAt, payloadDropped } = record;
     const group = groupIdOf(record);
-    const key = delivery.received === undefined ? turnOf(delivery)?.key : undefined;
+    const key = turnOf(delivery)?.key;
     const facets = ['', `group:${status}:${group}`, ...facetsOf(filterable(record))];
     const hasPayload = status === 'delivered' && payloadDropped !== true;
     const isTracked = this.dropsPayloads && hasPayload && delivery.payload.bytes !== undefined;
@@ -341,37 +350,6 @@ function groupIdOf({ delivery }: DeliveryRecord): string {
   );
 }
 
-/** The members of a delivery that a filter can name. */
-function filterable({ delivery, status }: ListedDelivery): DeliveryFilter {
-  const { event, eventId } = delivery;
-  if (delivery.received !== undefined) {
-    return { status, event, eventId, receiver: delivery.received.receiver };
-  }
-  const { endpointId, tenant, subject } = delivery;
-  return { status, event, eventId, endpointId, tenant, subject };
-}
-
-const FILTERED = [
-  'status',
-  'event',
-  'eventId',
-  'endpointId',
-  'tenant',
-  'subject',
-  'receiver',
-] as const;
-
 function facetsOf(filter: DeliveryFilter): string[] {
   return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));
-}
-
-export function matches(record: ListedDelivery, filter: DeliveryFilter): boolean {
-  const { createdAt } = record.delivery;
-  const { since = -Infinity, until = Infinity } = filter;
-  const members = filterable(record);
-  return (
-    createdAt >= since &&
-    createdAt < until &&
-    FILTERED.every((name) => filter[name] === undefined || filter[name] === members[name])
-  );
 }

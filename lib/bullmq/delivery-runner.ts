@@ -84,8 +84,7 @@ export class DeliveryRunner {
 
   /** Delays a job until the limits of its lane let it start. */
   private async park(job: DeliveryJob, token: string, lane: string): Promise<never> {
-    const { keys, limits } = this.parts;
-    await keys.pause(job);
+    const { limits } = this.parts;
     try {
       return await this.putOff(job, token, lane, limits.parkedUntil);
     } finally {
@@ -112,7 +111,6 @@ export class DeliveryRunner {
     this.index(job, data.status, data.dueAt);
     await job.updateData(data);
     if (data.status === 'dead') throw new UnrecoverableError(failureText(data));
-    await this.parts.keys.pause(job);
     return this.putOff(job, token, lane, data.dueAt);
   }
 
@@ -130,7 +128,8 @@ export class DeliveryRunner {
     lane: string,
     until: number,
   ): Promise<never> {
-    const { turns } = this.parts;
+    const { keys, turns } = this.parts;
+    await keys.pause(job);
     if (turns.isOver(job.priority)) {
       const [priority] = await turns.take([lane]);
       await job.changePriority({ priority: priority! });

@@ -2,7 +2,8 @@ import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/key-order.js';
 import { endpointLane } from '../queue/delivery-identity.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import type { StoredDelivery } from '../queue/stored-delivery.js';
+import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { ownKey, QueueScript } from './queue-script.js';
 
 /** Turns that one check reads. */
@@ -122,13 +123,10 @@ export interface Turn {
   readonly key: string;
 }
 
-/** The turn of a delivery; `undefined` without an ordering key. */
-export function turnOf(
-  delivery: Pick<OutgoingDelivery, 'id' | 'endpointId' | 'url' | 'tenant' | 'orderingKey'>,
-): Turn | undefined {
-  const { id, orderingKey } = delivery;
-  if (orderingKey === undefined) return undefined;
-  return { id, key: JSON.stringify([endpointLane(delivery), orderingKey]) };
+/** The turn of a delivery, which it may have had before; `undefined` without an ordering key. */
+export function turnOf(delivery: DeliveryFacts | StoredDelivery): Turn | undefined {
+  if (delivery.received !== undefined || delivery.orderingKey === undefined) return undefined;
+  return { id: delivery.id, key: JSON.stringify([endpointLane(delivery), delivery.orderingKey]) };
 }
 
 /**

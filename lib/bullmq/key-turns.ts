@@ -48,7 +48,7 @@ export class KeyTurns {
     if (!(await this.order.closeWaiting(turnOfJob(job)!))) await this.wakeJob(job);
   }
 
-  /** Called before the first delivery of a key waits for its next attempt. An error leaves its turn open. */
+  /** Called before the first delivery of a key is put off. An error leaves its turn open. */
   async pause(job: DeliveryJob): Promise<void> {
     const turn = turnOfJob(job);
     if (turn !== undefined) await this.order.close([turn]).catch(() => {});
@@ -119,8 +119,7 @@ export class KeyTurns {
   }
 
   private async settle(job: DeliveryJob): Promise<void> {
-    const { delivery } = job.data;
-    const turn = delivery.received === undefined ? turnOf(delivery) : undefined;
+    const turn = turnOf(job.data.delivery);
     if (turn === undefined) return;
     const isBlocking = job.finishedOn !== undefined && !isDelivered(job) && job.data.holdsKey;
     if (isBlocking === true) await this.order.close([turn]);

@@ -13,7 +13,8 @@ import type {
   EnqueuedDelivery,
 } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
-import { type DeliveryHistory, matches } from './delivery-history.js';
+import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
+import type { DeliveryHistory } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -82,7 +83,7 @@ export class StoredDeliveries {
       }
       return deliveries.map(({ delivery: { id } }) =>
         // Its twin in the same call was recorded with the first.
-        fresh.delete(id) ? undefined : (known.get(id) ?? newRecord(items.get(id)!)),
+        fresh.delete(id) ? undefined : (known.get(id) ?? pendingRecord(items.get(id)!)),
       );
     } finally {
       for (const id of own) this.recording.delete(id);
@@ -96,7 +97,7 @@ export class StoredDeliveries {
     const [places, turns, indexed] = await Promise.all([
       this.enterOrder(items, false),
       this.parts.turns.take(items.map(({ delivery }) => deliveryLane(delivery))),
-      this.parts.history.add(items.map(newRecord), this.parts.clock.now()),
+      this.parts.history.add(items.map(pendingRecord), this.parts.clock.now()),
     ]);
     // An entry is added before its job and deleted after it, so a new entry has no job yet.
     const records = indexed === ids.length ? [] : await this.read(ids);
@@ -117,8 +118,9 @@ export class StoredDeliveries {
       // One MULTI: all or none.
       else if (jobs.length > 1) await this.parts.queue.addBulk(jobs);
     } catch (error) {
-      const added = ids.filter((_, index) => records[index] === undefined);
-      void this.parts.history.delete(added).catch(() => {});
+      // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
+      const added = fresh.map(({ delivery }) => delivery.id);
+      this.parts.history.addUnwritten(added, this.parts.clock.now());
       throw error;
     }
     const entered = fresh.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
@@ -141,28 +143,23 @@ export class StoredDeliveries {
     );
   }
 
-  async list(
+  /** Reads and repairs one page of the history. Also a page before the last one may have fewer than `limit` deliveries. */
+  async page(
     filter: DeliveryFilter,
     { after, limit }: DeliveryPageRequest,
-  ): Promise<readonly ListedDelivery[]> {
+  ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
+    // The sets do not know the order of keys.
+    const { keyState, ...indexed } = filter;
+    const page = { after, limit: Math.min(limit, LONGEST_PAGE) };
+    const { ids, next } = await this.parts.history.list(filter, page);
     const found: ListedDelivery[] = [];
     const wrong: string[] = [];
-    let next = after;
-    do {
-      const wanted = Math.min(limit - found.length, LONGEST_PAGE);
-      const page = await this.parts.history.list(filter, { limit: wanted, after: next });
-      for (const [index, record] of (await this.read(page.ids)).entries()) {
-        if (record === undefined || !matches(record, filter)) {
-          wrong.push(page.ids[index]!);
-        } else if (filter.keyState === undefined || record.keyState === filter.keyState) {
-          // The sets do not know the order of keys.
-          found.push(withoutPayload(record));
-        }
-      }
-      next = page.next;
-    } while (next !== undefined && found.length < limit);
+    for (const [index, record] of (await this.read(ids)).entries()) {
+      if (record === undefined || !matches(record, indexed)) wrong.push(ids[index]!);
+      else if (matches(record, { keyState })) found.push(listed(record));
+    }
     await this.repair(wrong);
-    return found;
+    return { found, next };
   }
 
   async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
@@ -170,32 +167,20 @@ export class StoredDeliveries {
     return job === undefined ? [] : attemptsOf(job);
   }
 
-  /**
-   * Makes dead or waiting deliveries due now.
-   *
-   * @returns the ids of those that were dead or waited for their next attempt
-   */
-  async redeliver(ids: readonly string[]): Promise<readonly string[]> {
-    const changed: string[] = [];
-    for (const id of new Set(ids)) {
-      const job = await this.job(id);
-      if (job !== undefined && (await this.makeDue(job))) changed.push(id);
-    }
-    return changed;
+  /** Makes a dead or waiting delivery due now. @returns whether it was dead or waited for its next attempt */
+  async redeliver(id: string): Promise<boolean> {
+    const job = await this.job(id);
+    return job !== undefined && this.makeDue(job);
   }
 
-  /** Releases the keys that dead deliveries block. @returns the ids of those deliveries */
-  async skip(ids: readonly string[]): Promise<readonly string[]> {
-    const skipped: string[] = [];
-    for (const id of new Set(ids)) {
-      const job = await this.job(id);
-      const turn = job && turnOfJob(job);
-      if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) continue;
-      await this.parts.order.open([turn]);
-      await job!.updateData({ ...job!.data, holdsKey: false });
-      if (await this.parts.keys.end(turn)) skipped.push(id);
-    }
-    return skipped;
+  /** Releases the key that a dead delivery blocks. @returns whether it blocked one */
+  async skip(id: string): Promise<boolean> {
+    const job = await this.job(id);
+    const turn = job && turnOfJob(job);
+    if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
+    await this.parts.order.open([turn]);
+    await job!.updateData({ ...job!.data, holdsKey: false });
+    return this.parts.keys.end(turn);
   }
 
   /** Leaves out the jobs that wait for their turn, or for a limit. */
@@ -246,11 +231,11 @@ export class StoredDeliveries {
   /** Removes deliveries, which release their ordering keys. @returns how many; a job that runs is not removed */
   async remove(deliveries: readonly ListedDelivery['delivery'][]): Promise<number> {
     const { queue, order, keys, history } = this.parts;
-    await order.open(deliveries.flatMap((delivery) => heldTurnOf(delivery) ?? []));
+    await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
     await history.delete(removed.map(({ id }) => id));
-    const turns = removed.flatMap((delivery) => heldTurnOf(delivery) ?? []);
+    const turns = removed.flatMap((delivery) => turnOf(delivery) ?? []);
     await Promise.all(turns.map(async (turn) => keys.end(turn)));
     return removed.length;
   }
@@ -301,9 +286,14 @@ export class StoredDeliveries {
       { after: this.checkedTo, limit: CHECKED },
     );
     this.checkedTo = next;
-    const unwritten = [...this.parts.history.unwritten].slice(0, CHECKED);
-    await this.repair([...ids, ...unwritten]);
-    for (const id of unwritten) this.parts.history.unwritten.delete(id);
+    const { unwritten } = this.parts.history;
+    const until = this.parts.clock.now() - SETTLING;
+    const settled = [...unwritten].filter(([, since]) => since <= until).slice(0, CHECKED);
+    await this.repair([...ids, ...settled.map(([id]) => id)]);
+    for (const [id, since] of settled) {
+      // It may have been added again meanwhile.
+      if (unwritten.get(id) === since) unwritten.delete(id);
+    }
   }
 
   private newJob(
@@ -353,23 +343,8 @@ export class StoredDeliveries {
 
 type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
 
-/** The turn of a stored delivery, which it may have had before; `undefined` if it has none. */
-function heldTurnOf(delivery: ListedDelivery['delivery']): Turn | undefined {
-  return delivery.received === undefined ? turnOf(delivery) : undefined;
-}
-
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
-  if (delivery.received !== undefined || delivery.sequence !== undefined) return undefined;
-  return turnOf(delivery);
-}
-
-function newRecord({ delivery, notBefore: nextAttemptAt }: EnqueuedDelivery): DeliveryRecord {
-  const updatedAt = delivery.createdAt;
-  return { delivery, status: 'pending', attempts: 0, nextAttemptAt, updatedAt };
-}
-
-function withoutPayload({ delivery, ...state }: DeliveryRecord): ListedDelivery {
-  const { payload: _, ...facts } = delivery;
-  return { ...state, delivery: facts };
+  const isNumbered = delivery.received === undefined && delivery.sequence !== undefined;
+  return isNumbered ? undefined : turnOf(delivery);
 }

@@ -1,5 +1,6 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
+import { pendingRecord } from '../queue/delivery-list.js';
 import { RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
@@ -375,9 +376,4 @@ function idList(ids: readonly string[]): string {
 function takesTurn({ delivery }: EnqueuedDelivery): boolean {
   if (delivery.received !== undefined) return false;
   return delivery.orderingKey !== undefined && delivery.sequence === undefined;
-}
-
-function pendingRecord({ delivery, notBefore }: EnqueuedDelivery): DeliveryRecord {
-  const { createdAt: updatedAt } = delivery;
-  return { delivery, status: 'pending', attempts: 0, nextAttemptAt: notBefore, updatedAt };
 }

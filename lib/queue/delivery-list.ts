@@ -5,6 +5,7 @@ import type {
   DeliveryCounts,
   DeliveryFilter,
   DeliveryPageRequest,
+  EnqueuedDelivery,
   ListedDelivery,
 } from './webhook-queue.js';
 
@@ -30,7 +31,7 @@ export function countDeliveries(
   const groups = new Map<string, Tally>();
   for (const known of all) {
     if (!matches(known, filter) || (unfinished === true && known.status === 'delivered')) continue;
-    const { endpointId, tenant, receiver } = factsOf(known.delivery);
+    const { endpointId, tenant, receiver } = filterable(known);
     const at =
       step === undefined
         ? undefined
@@ -51,46 +52,54 @@ export function countDeliveries(
   return [...groups.values()];
 }
 
-function listed({ delivery, ...state }: DeliveryRecord): ListedDelivery {
+/** The record of a delivery that no run has changed. */
+export function pendingRecord({ delivery, notBefore }: EnqueuedDelivery): DeliveryRecord {
+  const { createdAt: updatedAt } = delivery;
+  return { delivery, status: 'pending', attempts: 0, nextAttemptAt: notBefore, updatedAt };
+}
+
+/** A record without its payload. */
+export function listed({ delivery, ...state }: DeliveryRecord): ListedDelivery {
   const { payload: _, ...facts } = delivery;
   return { ...state, delivery: facts };
 }
 
 type Tally = { -readonly [Name in keyof DeliveryCounts]: DeliveryCounts[Name] };
 
-function factsOf(delivery: WebhookDelivery): {
-  readonly endpointId: string | undefined;
-  readonly tenant: string | undefined;
-  readonly receiver: string | undefined;
-} {
-  return delivery.received === undefined
-    ? { endpointId: delivery.endpointId, tenant: delivery.tenant, receiver: undefined }
-    : { endpointId: undefined, tenant: undefined, receiver: delivery.received.receiver };
+/** What a filter can name of a delivery, apart from times and the order of its key. */
+export function filterable({
+  delivery,
+  status,
+}: Pick<ListedDelivery, 'delivery' | 'status'>): DeliveryFilter {
+  const { event, eventId } = delivery;
+  if (delivery.received !== undefined) {
+    return { status, event, eventId, receiver: delivery.received.receiver };
+  }
+  const { endpointId, tenant, subject } = delivery;
+  return { status, event, eventId, endpointId, tenant, subject };
 }
+
+/** The names of {@link filterable}. */
+export const FILTERED = [
+  'status',
+  'event',
+  'eventId',
+  'endpointId',
+  'tenant',
+  'subject',
+  'receiver',
+] as const;
 
 /** Whether a delivery is one of those that a filter selects. */
 export function matches(
-  { delivery, status, keyState }: Pick<RememberedDelivery, 'delivery' | 'status' | 'keyState'>,
+  known: Pick<ListedDelivery, 'delivery' | 'status' | 'keyState'>,
   filter: DeliveryFilter,
 ): boolean {
-  const { since = -Infinity, until = Infinity } = filter;
-  const { endpointId, tenant, receiver } = factsOf(delivery);
-  return (
-    isWanted(filter.tenant, tenant) &&
-    isWanted(filter.subject, delivery.received === undefined ? delivery.subject : undefined) &&
-    isWanted(filter.endpointId, endpointId) &&
-    isWanted(filter.receiver, receiver) &&
-    isWanted(filter.eventId, delivery.eventId) &&
-    isWanted(filter.event, delivery.event) &&
-    isWanted(filter.status, status) &&
-    isWanted(filter.keyState, keyState) &&
-    delivery.createdAt >= since &&
-    delivery.createdAt < until
-  );
-}
-
-function isWanted(wanted: string | undefined, value: string | undefined): boolean {
-  return wanted === undefined || wanted === value;
+  const { since = -Infinity, until = Infinity, keyState = known.keyState } = filter;
+  const { createdAt } = known.delivery;
+  if (createdAt < since || createdAt >= until || keyState !== known.keyState) return false;
+  const members = filterable(known);
+  return FILTERED.every((name) => filter[name] === undefined || filter[name] === members[name]);
 }
 
 type Place = Pick<WebhookDelivery, 'createdAt' | 'id'>;

@@ -1,0 +1,213 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, expect, it } from '@jest/globals';
+import { DelayedError, Queue, Worker } from 'bullmq';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { DeliveryHistory } from '../../lib/bullmq/delivery-history.js';
+import type { DeliveryJob } from '../../lib/bullmq/delivery-job.js';
+import { DeliveryRunner } from '../../lib/bullmq/delivery-runner.js';
+import { FairTurns } from '../../lib/bullmq/fair-turns.js';
+import { BullMqQueue } from '../../lib/bullmq/index.js';
+import { KeyOrder } from '../../lib/bullmq/key-order.js';
+import { KeyTurns } from '../../lib/bullmq/key-turns.js';
+import type { LaneGate } from '../../lib/bullmq/lane-gate.js';
+import { SharedLimits } from '../../lib/bullmq/shared-limits.js';
+import { StoredDeliveries } from '../../lib/bullmq/stored-deliveries.js';
+import { dropJobs } from '../fixtures/drop-jobs.mjs';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { due } from '../postgres/deliveries.js';
+
+const queues: Queue[] = [];
+afterAll(async () => {
+  for (const queue of queues) {
+    await queue.close();
+    await dropJobs('bullmq', { redis: urlOf('Redis'), name: queue.name });
+  }
+});
+
+function bullQueue(): Queue {
+  const name = `webhooks-${randomBytes(6).toString('hex')}`;
+  const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
+  queues.push(queue);
+  return queue;
+}
+
+function keyed(id: string) {
+  const { delivery, notBefore } = due(id);
+  return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
+}
+
+/** Deliveries that are due in an hour. */
+function later(clock: TestClock, count: number) {
+  const notBefore = clock.now() + 3_600_000;
+  return Array.from({ length: count }, (_, n) => ({ ...due(`later-${n}`), notBefore }));
+}
+
+/** Lets the next `add` reject like a lost connection, after it has run `work`. */
+function failNextAdd(bull: Queue, work: (run: () => Promise<unknown>) => Promise<void>): void {
+  const add = bull.add.bind(bull);
+  bull.add = async (...job) => {
+    bull.add = add;
+    await work(async () => add(...job));
+    throw new Error('Connection is closed.');
+  };
+}
+
+/** Lets each read of a job take so many milliseconds. */
+function slowDown(bull: Queue, clock: TestClock, ms: number): void {
+  const getJob = bull.getJob.bind(bull);
+  bull.getJob = async (id) => {
+    await clock.advance(ms);
+    return getJob(id);
+  };
+}
+
+async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
+  return (await queue.list({}, { limit: 10 })).map(({ delivery }) => delivery.id);
+}
+
+(await describeWith('Redis'))('BullMqQueue, if the answer to an add is lost', () => {
+  async function queueWithLostAnswer() {
+    const clock = new TestClock(Date.now() + 1_000);
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock });
+    const ran: string[] = [];
+    await queue.consume(async ({ id }) => {
+      ran.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    failNextAdd(bull, async (run) => {
+      await run();
+      await queue.flush();
+    });
+    await expect(queue.enqueue([keyed('lost')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    return { queue, ran, stop: async () => queue.stop(clock.now() + 5_000) };
+  }
+
+  it('lists and erases the delivery', async () => {
+    const { queue, stop } = await queueWithLostAnswer();
+
+    expect(await queue.find(['lost'])).toMatchObject([{ status: 'delivered' }]);
+    expect(await idsOf(queue)).toEqual(['lost']);
+    expect(await queue.erase({ event: 'order.created' })).toBe(1);
+    expect(await queue.find(['lost'])).toEqual([undefined]);
+    await stop();
+  });
+
+  it('recognises the delivery, and delivers the next ones of its key', async () => {
+    const { queue, ran, stop } = await queueWithLostAnswer();
+
+    expect(await queue.enqueue([keyed('lost')])).toMatchObject([{ status: 'delivered' }]);
+    await queue.enqueue([keyed('next')]);
+    await queue.flush();
+    expect(ran).toEqual(['lost', 'next']);
+    await stop();
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue on a slow server', () => {
+  function slowQueue() {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock, timeout: '10s' });
+    return { clock, queue, slowDown: () => slowDown(bull, clock, 4_000) };
+  }
+
+  it('lists deliveries by key state', async () => {
+    const { clock, queue, slowDown } = slowQueue();
+    await queue.enqueue(later(clock, 4));
+    slowDown();
+
+    expect(await queue.list({ keyState: 'waiting' }, { limit: 1 })).toEqual([]);
+  });
+
+  it('redelivers every delivery', async () => {
+    const { clock, queue, slowDown } = slowQueue();
+    const deliveries = later(clock, 4);
+    await queue.enqueue(deliveries);
+    slowDown();
+    const ids = deliveries.map(({ delivery }) => delivery.id);
+
+    expect(await queue.redeliver([...ids, ids[0]!])).toEqual(ids);
+  });
+
+  it('looks for deliveries to skip', async () => {
+    const { queue, slowDown } = slowQueue();
+    slowDown();
+
+    expect(await queue.skip(['a', 'b', 'c', 'd'])).toEqual([]);
+  });
+});
+
+(await describeWith('Redis'))('the maintenance of BullMqQueue', () => {
+  function partsOn(bull: Queue, clock: TestClock) {
+    const history = new DeliveryHistory(bull, false);
+    const turns = new FairTurns(bull);
+    const order = new KeyOrder(bull, clock);
+    const keys = new KeyTurns(bull, order, clock);
+    const limits = new SharedLimits(bull, clock, 30_000);
+    const parts = { queue: bull, history, turns, order, keys, limits, clock };
+    return { ...parts, deliveries: new StoredDeliveries(parts) };
+  }
+
+  it('counts no delivery whose add has failed, once a minute has passed', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history } = partsOn(bull, clock);
+    failNextAdd(bull, async () => {});
+    await expect(deliveries.record([due('failed')])).rejects.toThrow('Connection is closed.');
+    // More than two checks read, and newer.
+    await clock.advance(1_000);
+    const newer = later(clock, 500).map(({ delivery, notBefore }) => ({
+      delivery: { ...delivery, createdAt: delivery.createdAt + 1_000 },
+      notBefore,
+    }));
+    await deliveries.record(newer);
+    await deliveries.checkHistory();
+    await clock.advance(60_000);
+    await deliveries.checkHistory();
+
+    expect(await history.counts({})).toMatchObject([{ pending: newer.length }]);
+    expect(history.unwritten.size).toBe(0);
+  });
+
+  it('lists a delivery by the time of the publish that recorded it, not of one that failed', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history } = partsOn(bull, clock);
+    const item = due('again');
+    failNextAdd(bull, async () => {});
+    await expect(deliveries.record([item])).rejects.toThrow('Connection is closed.');
+    const since = item.delivery.createdAt + 1_000;
+    await deliveries.record([{ ...item, delivery: { ...item.delivery, createdAt: since } }]);
+    await clock.advance(60_000);
+    await deliveries.checkHistory();
+
+    expect(await history.list({ since }, { limit: 1 })).toMatchObject({ ids: ['again'] });
+  });
+
+  it('does not bring a delivery forward whose lane has no slot', async () => {
+    // Ahead of the clock of BullMQ, which would otherwise make the job due.
+    const clock = new TestClock(Date.now() + 3_600_000);
+    const bull = bullQueue();
+    const parts = partsOn(bull, clock);
+    await parts.deliveries.record([keyed('first')]);
+    const worker = new Worker(bull.name, null, { connection: { url: urlOf('Redis') } });
+    const job = (await worker.getNextJob('token')) as DeliveryJob;
+    const full = { enter: async () => undefined, retryAt: () => clock.now() + 30_000 };
+    const runner = new DeliveryRunner({
+      ...parts,
+      handler: async () => ({ outcome: { type: 'delivered' } }),
+      lanes: full as unknown as LaneGate,
+      lease: 30_000,
+    });
+    await expect(runner.process(job, 'token')).rejects.toThrow(DelayedError);
+    await worker.close();
+    await clock.advance(6_000);
+    await parts.keys.checkOpen();
+
+    expect(await bull.getDelayedCount()).toBe(1);
+  });
+});
