@@ -110,7 +110,7 @@ describe('notifications of a database', () => {
         if (this.passesOn) this.receive(id);
       },
       listen: async (receive, onLost) => {
-        await this.frozen?.catch(() => {});
+        await this.connecting;
         this.receive = receive;
         this.lose = onLost;
         this.open++;
@@ -124,16 +124,22 @@ describe('notifications of a database', () => {
     });
     private receive: (payload: string) => void = () => {};
     private frozen: Promise<void> | undefined;
+    private connecting: Promise<void> | undefined;
 
-    /** Answers nothing until the returned function is called, which fails what waits for a statement. */
-    freeze(): () => void {
+    /** Answers nothing until statements fail and new connections succeed. */
+    freeze(): { readonly fail: () => void; readonly connect: () => void } {
       let fail!: () => void;
+      let connect!: () => void;
       this.frozen = new Promise((_, reject) => {
         fail = () => reject(new Error('timeout expired'));
       });
-      return () => {
-        fail();
-        this.frozen = undefined;
+      this.connecting = new Promise((resolve) => (connect = resolve));
+      return {
+        fail: () => {
+          fail();
+          this.frozen = undefined;
+        },
+        connect,
       };
     }
   }
@@ -172,11 +178,13 @@ describe('notifications of a database', () => {
     const { clock, notifications } = database;
     notifications.start();
     await clock.advance(0);
-    const fail = database.freeze();
+    const { fail, connect } = database.freeze();
     await clock.advance(30_000);
     database.lose();
     await clock.advance(1_000);
     fail();
+    await clock.advance(1_000);
+    connect();
     await clock.advance(3_600_000);
 
     expect(database.open).toBe(1);
