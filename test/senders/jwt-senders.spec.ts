@@ -368,6 +368,10 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       await expectRefused(await forge({ [digest.claim]: undefined }), 'hash_required', 400);
       await expectRefused(await forge({ [digest.claim]: '' }), 'hash_mismatch', 400);
       await expectRefused(await forge({ [digest.claim]: 7 }), 'hash_mismatch', 400);
+      // As many characters as a digest, but more bytes.
+      const { length } = createHash('sha256').update(body).digest(digest.encoding);
+      const foreign = 'é'.repeat(length - (digest.encoding === 'base64' ? 1 : 0));
+      await expectRefused(await forge({ [digest.claim]: foreign }), 'hash_mismatch', 400);
     });
 
     it('accepts the padding of a digest', async () => {
