@@ -10,6 +10,7 @@ import {
 } from '@jest/globals';
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../../lib/index.js';
 import {
   a2a,
@@ -648,7 +649,7 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
 describe('the keys that Plaid is asked for', () => {
   const signer = SCHEMES['plaid']!.sender;
   let calls: string[];
-  let answer: () => PlaidKey | undefined;
+  let answer: () => PlaidKey | undefined | Promise<PlaidKey>;
   let receiver: StartedApp;
   beforeEach(async () => {
     calls = [];
@@ -747,6 +748,24 @@ describe('the keys that Plaid is asked for', () => {
       codes.push(await deliver(), await deliver());
 
       expect(codes).toEqual([204, 'unknown_key', 'unknown_key']);
+      expect(calls).toEqual(['k1', 'k1']);
+    });
+
+    it('are asked for again if Plaid does not answer within 10 s', async () => {
+      const wakes: { readonly at: number; readonly wake: () => void }[] = [];
+      jest.spyOn(SystemClock.prototype, 'wakeAt').mockImplementation((at, wake) => {
+        wakes.push({ at, wake });
+        return () => undefined;
+      });
+      answer = async () => new Promise<never>(() => undefined);
+      const hung = deliver();
+      while (calls.length === 0) await new Promise((turn) => setImmediate(turn));
+      wakes[0]?.wake();
+      const failed = await hung;
+      answer = () => plaidKey;
+
+      expect([failed, await deliver()]).toEqual(['keys_unavailable', 204]);
+      expect(wakes[0]!.at).toBe(start + 10_000);
       expect(calls).toEqual(['k1', 'k1']);
     });
   });
