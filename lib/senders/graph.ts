@@ -104,8 +104,8 @@ export function graph(options: GraphOptions): WebhookSender {
         };
       },
     },
-    read: (_headers, now) => ({
-      async holdFor(body) {
+    read: () => ({
+      async holdFor(body, { now }) {
         const items = readItems(body);
         const isKnown = items.map((item) => {
           const given = digestOf(stringAt(item, 'clientState') ?? '');

@@ -118,13 +118,13 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer,
     poll: poll && createPoll(poll, headers, answer),
-    read(headers, now) {
+    read(headers) {
       requireAuthorization(headers, authorization);
       if (!hasCredentials(headers)) {
         throw new WebhookPayloadError('unsupported_content_type', `the body is not ${SET_TYPE}`);
       }
       return {
-        async holdFor(body): Promise<Proof> {
+        async holdFor(body, { now }): Promise<Proof> {
           const { claims, issuedAt, expires } = await verifyJwt(
             body.toString('latin1'),
             rules,

@@ -30,6 +30,8 @@ import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import { RawConnection, sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { slowBody } from '../fixtures/slow-body.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -334,6 +336,20 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
 
       await expectRefused(await forge(end(now)), 'token_expired');
       expect((await deliver(await forge(end(now + 0.001)))).status).toBe(204);
+    });
+
+    it('refuses a body that ends after its token has expired', async () => {
+      const own = new TestClock(clock.now());
+      const verifier = verifierFor({ sender: scheme.receive() }, own);
+      const end = scheme.ages ? { iat: seconds() - 300 } : { exp: seconds() };
+      const verify = async (ms: number): Promise<unknown> => {
+        const { headers, body } = await forge(end);
+        const request = { headers, body: slowBody(Buffer.from(body as string), own, ms) };
+        return verifier.verify({ method: 'POST', ...request });
+      };
+
+      await expect(verify(59_000)).resolves.toMatchObject({ event });
+      await expect(verify(2_000)).rejects.toMatchObject({ code: 'token_expired' });
     });
 
     it('refuses a token without a time', async () => {

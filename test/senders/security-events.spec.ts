@@ -14,6 +14,8 @@ import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { slowBody } from '../fixtures/slow-body.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 const stranger = generateKeyPairSync('rsa', { modulusLength: 2_048 });
@@ -285,6 +287,21 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
     expect([first, replayed, late].map(({ status }) => status)).toEqual([202, 202, 400]);
     expect(other.app.get(ReceivedEvents).seen).toHaveLength(1);
     await other.app.close();
+  });
+
+  it('rejects a token that has become too old while it arrived', async () => {
+    const own = new TestClock(clock.now());
+    const keys = [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }] as const;
+    const verifier = verifierFor(
+      { sender: securityEvents({ ...stream, keys, maxAge: '1h' }) },
+      own,
+    );
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    const body = slowBody(Buffer.from(set()), own, 3_661_000);
+
+    await expect(verifier.verify({ method: 'POST', headers, body })).rejects.toMatchObject({
+      code: 'token_expired',
+    });
   });
 
   it('rejects another event under a known id', async () => {
