@@ -120,7 +120,12 @@ async function verify(
   try {
     const verified = await rules.scheme.verify(incoming, rules);
     if ('claims' in verified) return { events: [verified] };
-    return { events: 'batch' in verified ? verified.batch : [] };
+    const items = 'batch' in verified ? verified.batch : [];
+    const events = items.map((item) => {
+      if ('error' in item) throw item.error;
+      return item;
+    });
+    return { events };
   } catch (error) {
     if (isWebhookError(error)) return { events: [], error };
     throw error;

@@ -71,9 +71,10 @@ function hmacKey(secret: Buffer): ParsedKey {
   };
 }
 
-/** Compares two strings of ASCII in constant time; their lengths are no secret. */
+/** Compares two strings in constant time; their lengths are no secret. */
 export function isSame(one: string, other: string): boolean {
-  return one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
+  const [bytes, others] = [Buffer.from(one), Buffer.from(other)];
+  return bytes.length === others.length && timingSafeEqual(bytes, others);
 }
 
 /** The head of an Ed25519 key in DER: RFC 8410, sections 4 and 7. */

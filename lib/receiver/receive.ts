@@ -6,7 +6,7 @@ import {
   refuse,
   type WebhookAnswer,
 } from '../request/webhook-answers.js';
-import type { IncomingWebhook, VerifiedRequest, WebhookScheme } from '../request/webhook-scheme.js';
+import type { IncomingWebhook, VerifiedBatch, WebhookScheme } from '../request/webhook-scheme.js';
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
@@ -21,6 +21,9 @@ import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
+
+/** What a scheme has verified: an event, or why an item of a request is none. */
+type Verified = VerifiedBatch['batch'][number];
 
 /** A request at a receiver. */
 interface Arrival {
@@ -99,7 +102,7 @@ export class ReceivePipeline {
   }
 
   /** Handles an event, unless it was handled before. Never rejects. */
-  private async receiveEvent(verified: VerifiedRequest, arrival: Arrival): Promise<Received> {
+  private async receiveEvent(verified: Verified, arrival: Arrival): Promise<Received> {
     const { receiver } = arrival;
     let event: WebhookEvent | undefined;
     let unhandled = false;
@@ -146,7 +149,7 @@ export class ReceivePipeline {
   private async verify(
     incoming: IncomingWebhook,
     receiver: ResolvedReceiver,
-  ): Promise<readonly VerifiedRequest[]> {
+  ): Promise<readonly Verified[]> {
     const verified = await receiver.scheme.verify(incoming, receiver);
     if ('claims' in verified) return [verified];
     if ('batch' in verified) return verified.batch;
@@ -154,9 +157,10 @@ export class ReceivePipeline {
   }
 
   private async reserve(
-    verified: VerifiedRequest,
+    verified: Verified,
     { incoming, receiver, arrivedAt }: Arrival,
   ): Promise<WebhookReception> {
+    if ('error' in verified) throw verified.error;
     const { body, digest } = verified;
     try {
       const event = new WebhookEvent({

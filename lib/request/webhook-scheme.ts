@@ -84,9 +84,9 @@ export interface ClaimedEvent {
   readonly expiresAt?: string | undefined;
 }
 
-/** The events of one request. Each is reserved, handled and recorded by itself. */
+/** The items of one request. Each is reserved, handled and recorded by itself; one that is no event has an error. */
 export interface VerifiedBatch {
-  readonly batch: readonly VerifiedRequest[];
+  readonly batch: readonly (VerifiedRequest | { readonly error: unknown })[];
 }
 
 /** A request by which a sender checks the receiver. It holds no event. */

@@ -18,7 +18,7 @@ import {
 } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
-import { members, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, members, stringAt } from './signature-header.js';
 
 /** Options of {@link googlePush}. */
 export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
@@ -161,7 +161,9 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
       challenge({ headers, data }) {
         if (headers.get('aeg-event-type') !== 'SubscriptionValidation') return undefined;
         const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
-        return code === undefined ? undefined : { validationResponse: code.slice(0, 1_024) };
+        return code === undefined
+          ? undefined
+          : { validationResponse: code.slice(0, MAX_CHALLENGE) };
       },
       preflight: {
         method: 'OPTIONS',

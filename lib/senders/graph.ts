@@ -5,7 +5,6 @@ import { readOptions } from '../options/read-options.js';
 import { object, optional, required, text } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/json.js';
-import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import { JWT_SENDER } from './jwt-sender.js';
@@ -104,9 +103,10 @@ export function graph(options: GraphOptions): WebhookSender {
         };
       },
     },
-    read: (_headers, now) => ({
-      async holdFor(body) {
-        const items = readItems(body);
+    read: () => ({
+      async holdFor(body, { now, maxJsonMembers }) {
+        const content = readContent(body, maxJsonMembers);
+        const items = itemsOf(content);
         const isKnown = items.map((item) => {
           const given = digestOf(stringAt(item, 'clientState') ?? '');
           return states.map((one) => isSame(one, given)).includes(true);
@@ -117,8 +117,8 @@ export function graph(options: GraphOptions): WebhookSender {
             'an item of the request has not the clientState of the subscription',
           );
         }
-        if (rules !== undefined) await verifyTokens(body, items, rules, now);
-        return true;
+        if (rules !== undefined) await verifyTokens(content, items, rules, now);
+        return { content };
       },
     }),
     sign({ event, data, id }) {
@@ -141,23 +141,23 @@ function itemsOf(data: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The items of a body that is not verified yet; none if it is not JSON. */
-function readItems(body: Buffer): readonly unknown[] {
+/** The content of a body that is not verified yet; `undefined` if it is not JSON. */
+function readContent(body: Buffer, maxMembers: number): unknown {
   try {
-    return itemsOf(parseJsonPayload(body, 'application/json', DEFAULT_MAX_JSON_MEMBERS));
+    return parseJsonPayload(body, 'application/json', maxMembers);
   } catch {
-    return [];
+    return undefined;
   }
 }
 
 /** @throws {@link WebhookTokenError}, {@link WebhookStoreError} `keys_unavailable` */
 async function verifyTokens(
-  body: Buffer,
+  content: unknown,
   items: readonly unknown[],
   rules: JwtRules,
   now: number,
 ): Promise<void> {
-  const { validationTokens: tokens = [] } = JSON.parse(body.toString()) as Record<string, unknown>;
+  const { validationTokens: tokens = [] } = members(content);
   const isRequired = items.some((item) => members(item)['encryptedContent'] !== undefined);
   if (!Array.isArray(tokens) || tokens.length > MAX_TOKENS) {
     throw new WebhookTokenError(

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { CallRate } from '../clock/call-rate.js';
-import { SystemClock } from '../clock/webhook-clock.js';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
 import { JWKS_FETCH, type JwksFetchOptions, resolveJwksFetch } from '../keys/jwks-options.js';
@@ -26,7 +26,7 @@ export interface JwtKeyOptions {
   readonly signingKey?: WebhookKey | undefined;
 }
 
-/** Asks the sender for the key with this id; `undefined` if there is none. A key is kept for 10 minutes. */
+/** Asks the sender for the key with this id, within 10 s; `undefined` if there is none. A key is kept for 10 minutes. */
 export type KeyLookup = (kid: string) => WebhookKey | undefined | Promise<WebhookKey | undefined>;
 
 /** The keys that may have signed a token of a sender, and the one that signs tests. */
@@ -146,6 +146,8 @@ const KEPT = 600_000;
 const MAX_KEPT = 100;
 /** Anyone can name a key that does not exist, and each new name is a call. A key that was found has a budget of its own. */
 const LOOKUPS_PER_MINUTE = 30;
+/** Milliseconds that a lookup may take: requests that name the key wait for it. */
+const LOOKUP_TIMEOUT = 10_000;
 
 /** A key that was asked for; `undefined` if there is none. */
 interface Lookup {
@@ -199,7 +201,12 @@ class LookedUpKeys {
   private async ask(kid: string): Lookup['found'] {
     let given: WebhookKey | undefined;
     try {
-      given = await this.lookup(kid);
+      given = await inTime(
+        this.clock,
+        LOOKUP_TIMEOUT,
+        () => this.lookup(kid),
+        () => unavailable('no answer within 10 s'),
+      );
     } catch (error) {
       throw unavailable(`the function "key" failed, ${reasonOf(error)}`);
     }

@@ -216,8 +216,8 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
         issuedAt,
         expires: expires + rules.tolerance,
         ...(isOfOneEvent && typeof jti === 'string' && { id: jti }),
-        holdFor(_body, actual) {
-          if (bound !== undefined && !isSame(bound, inEncoding(actual, digest))) {
+        holdFor(_body, read) {
+          if (bound !== undefined && !isSame(bound, inEncoding(read.digest, digest))) {
             throw hashMismatch();
           }
           return true;

@@ -1,7 +1,7 @@
 import { isObject } from '../token/json.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
 import type { SenderMessage, WebhookSender } from './sender.js';
-import { members, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, members, stringAt } from './signature-header.js';
 
 /**
  * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
@@ -111,9 +111,6 @@ export function slack(options: SecretOptions): WebhookSender {
     'slack',
   );
 }
-
-/** Characters of a challenge that are sent back. */
-const MAX_CHALLENGE = 1_024;
 
 /**
  * Shopify. The event's name is the header `X-Shopify-Topic`, with full stops for slashes: `orders.create`.

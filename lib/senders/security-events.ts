@@ -118,13 +118,13 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer,
     poll: poll && createPoll(poll, headers, answer),
-    read(headers, now) {
+    read(headers) {
       requireAuthorization(headers, authorization);
       if (!hasCredentials(headers)) {
         throw new WebhookPayloadError('unsupported_content_type', `the body is not ${SET_TYPE}`);
       }
       return {
-        async holdFor(body): Promise<Proof> {
+        async holdFor(body, { now }): Promise<Proof> {
           const { claims, issuedAt, expires } = await verifyJwt(
             body.toString('latin1'),
             rules,
@@ -226,7 +226,7 @@ function eventClaims({ event, data }: TestMessage): JwtClaims {
   };
 }
 
-/** Codes of the registry "Security Event Token Error Codes" of IANA. */
+/** Final refusals, with codes of the registry "Security Event Token Error Codes" of IANA. */
 const ERRORS: Readonly<Record<string, string>> = {
   unknown_key: 'invalid_key',
   bad_signature: 'invalid_key',
@@ -238,23 +238,24 @@ const ERRORS: Readonly<Record<string, string>> = {
   invalid_token: 'invalid_request',
   token_too_large: 'invalid_request',
   token_expired: 'invalid_request',
-  token_not_yet_valid: 'invalid_request',
   token_too_old: 'invalid_request',
   missing_claim: 'invalid_request',
   invalid_claim: 'invalid_request',
   invalid_payload: 'invalid_request',
   payload_too_large: 'invalid_request',
-  payload_incomplete: 'invalid_request',
   unsupported_content_type: 'invalid_request',
   unsupported_encoding: 'invalid_request',
   replayed: 'invalid_request',
   event_unhandled: 'access_denied',
 };
 
+/** Statuses by which an application refuses an event for now: too slow, too early, too many requests. */
+const TEMPORARY: ReadonlySet<number> = new Set([408, 425, 429]);
+
 /** RFC 8935, sections 2.2 and 2.3. Anything else is repeated by the transmitter, and keeps its status. */
 function answerOfStandard({ status, code, detail }: AnswerFacts): SenderAnswer | undefined {
   if (status < 300) return { status: 202 };
-  const isRefusedByApplication = code === undefined && status < 500;
+  const isRefusedByApplication = code === undefined && status < 500 && !TEMPORARY.has(status);
   const err = isRefusedByApplication ? 'access_denied' : ERRORS[code ?? ''];
   if (err === undefined) return undefined;
   const description = detail ?? err;

@@ -22,7 +22,7 @@ interface OpenedRequest {
   readonly maxJsonMembers: number;
 }
 
-/** The event of a request, or its events if the sender puts several into one. */
+/** The event of a request, or its items if the sender puts several into one. An odd item must not take the others with it. */
 export function eventsOf(
   parts: SenderParts,
   opened: OpenedRequest,
@@ -31,16 +31,26 @@ export function eventsOf(
   if (items === undefined) return eventOf(parts, opened);
   return {
     batch: items.map((item, index) => {
-      const own = ownRequest(opened, item);
-      const { id } = opened.proven;
-      // Each event needs an id of its own: with that of the request, all but the first would be its duplicates.
-      const proven = {
-        ...opened.proven,
-        ...(id !== undefined && { id: digestOf(id, `${index}`) }),
-      };
-      return eventOf(parts, { ...own, proven, digest: `sha256:${hash('sha256', own.body)}` });
+      try {
+        return eventOfItem(parts, opened, item, index);
+      } catch (error) {
+        return { error };
+      }
     }),
   };
+}
+
+function eventOfItem(
+  parts: SenderParts,
+  opened: OpenedRequest,
+  item: unknown,
+  index: number,
+): VerifiedRequest {
+  const own = ownRequest(opened, item);
+  const { id } = opened.proven;
+  // Each event needs an id of its own: with that of the request, all but the first would be its duplicates.
+  const proven = { ...opened.proven, ...(id !== undefined && { id: digestOf(id, `${index}`) }) };
+  return eventOf(parts, { ...own, proven, digest: `sha256:${hash('sha256', own.body)}` });
 }
 
 /** An event as if it had a request of its own, with its JSON as the body: a queue stores it in this form. */

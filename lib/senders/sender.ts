@@ -17,7 +17,7 @@ import type {
   WebhookScheme,
 } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
-import { readSeconds } from '../token/validate-claims.js';
+import { claimError, readSeconds } from '../token/validate-claims.js';
 import { eventsOf, nameOf } from './sender-event.js';
 
 /** A verified request, as far as its sender's event is named by it. */
@@ -84,9 +84,13 @@ export interface Credentials extends Proof {
   /**
    * Whether one of the signatures holds for the body, or what a signature that is in the body says.
    *
-   * @param digest - of the body, `sha256:<hex>`
+   * @param read.digest - of the body, `sha256:<hex>`
+   * @param read.now - seconds since the epoch, once the body was read
    */
-  holdFor(body: Buffer, digest: string): boolean | Proof | Promise<boolean | Proof>;
+  holdFor(
+    body: Buffer,
+    read: { readonly digest: string; readonly now: number; readonly maxJsonMembers: number },
+  ): boolean | Proof | Promise<boolean | Proof>;
   /** Signs a short text with the secret that holds for the body, in hex; for challenges. */
   hmac?(text: string): string;
 }
@@ -200,14 +204,17 @@ export function createSender(parts: SenderParts): WebhookSender {
           const methods = ['POST'];
           throw new WebhookPayloadError('method_not_allowed', `${name} sends by POST`, { methods });
         }
-        const now = readSeconds(tokens.settings.now);
-        const credentials = await parts.read(headers, now);
-        requireTime(credentials.timestamp, Math.floor(now), tolerance);
+        const arrivedAt = readSeconds(tokens.settings.now);
+        const credentials = await parts.read(headers, arrivedAt);
+        requireTime(credentials, arrivedAt, tolerance);
         checkDeclaredBody(incoming, READ_ALL, maxBodyBytes);
         const read = await readBody(incoming.body, { rule: READ_ALL, maxBodyBytes });
         const body = read.body.readNow();
         const digest = read.computed[0]!;
-        const proof = await credentials.holdFor(body, digest);
+        // A slow body must not outlast its credentials: the replay store forgets an event once they have ended.
+        const now = readSeconds(tokens.settings.now);
+        requireTime(credentials, now, tolerance);
+        const proof = await credentials.holdFor(body, { digest, now, maxJsonMembers });
         if (proof === false) {
           throw new WebhookSignatureError(
             'invalid_signature',
@@ -227,7 +234,7 @@ export function createSender(parts: SenderParts): WebhookSender {
           body,
           digest,
           contentType,
-          now,
+          now: arrivedAt,
           maxJsonMembers,
         });
       },
@@ -272,8 +279,12 @@ function queryOf(target: string | undefined): URLSearchParams {
   return new URLSearchParams(/\?([^#]*)/.exec(target ?? '')?.[1]);
 }
 
-function requireTime(timestamp: number | undefined, now: number, tolerance: number): void {
-  if (timestamp === undefined || Math.abs(now - timestamp) <= tolerance) return;
+function requireTime({ timestamp, expires }: Proof, now: number, tolerance: number): void {
+  // Negated, so that a clock that returns NaN refuses every request.
+  if (expires !== undefined && !(now < expires)) {
+    throw claimError('token_expired', 'exp', 'the token has expired');
+  }
+  if (timestamp === undefined || Math.abs(Math.floor(now) - timestamp) <= tolerance) return;
   throw new WebhookSignatureError(
     'timestamp_out_of_tolerance',
     `the signed time is more than ${tolerance} seconds from the receiver's clock`,

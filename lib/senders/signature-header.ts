@@ -53,6 +53,9 @@ export function requireSignatures(signatures: readonly string[]): void {
   }
 }
 
+/** Characters of a challenge that are sent back. */
+export const MAX_CHALLENGE = 1_024;
+
 export function malformed(message: string): WebhookSignatureError {
   return new WebhookSignatureError('malformed_signature', message);
 }

@@ -14,7 +14,7 @@ import {
   type TestMessage,
   type WebhookSender,
 } from './sender.js';
-import { members, signatureHeader, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, members, signatureHeader, stringAt } from './signature-header.js';
 
 /** The configured value of a sender that signs nothing. */
 export interface StaticValueOptions extends Pick<SenderOptions, 'event'> {
@@ -109,9 +109,6 @@ export function okta(options: StaticValueOptions): WebhookSender {
     }),
   });
 }
-
-/** Characters of a challenge that are sent back. */
-const MAX_CHALLENGE = 1_024;
 
 /**
  * Auth0 log streams, in any of their formats: JSON lines, JSON array or JSON object. The value is that of the stream's field

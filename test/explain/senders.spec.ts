@@ -370,6 +370,14 @@ it('explains a static value without a guess', async () => {
   expect(explanation.hints).toEqual([]);
 });
 
+it('explains a request of which one item is no event', async () => {
+  const headers = { authorization: SECRET };
+  const body = JSON.stringify([{ log_id: 'l1', data: { type: 's' } }, { log_id: 'l2' }]);
+  const explanation = await explain(auth0({ value: SECRET }), { headers, body });
+
+  expect([stepOf(explanation), explanation.code]).toEqual(['payload', 'invalid_payload']);
+});
+
 describe('with issuers beside the sender', () => {
   const verifier = verifierOf({
     path: 'x',

@@ -21,6 +21,8 @@ import { send, type Answer } from '../fixtures/http-client.js';
 import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { slowBody } from '../fixtures/slow-body.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 interface Scheme {
   readonly create: (options: { secret: string | string[] }) => WebhookSender;
@@ -234,6 +236,19 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
 
     it.each([-300_000, 299_000])('accepts a time that is %i ms away', async (distance) => {
       expect((await deliver(await sign(clock.now() + distance))).status).toBe(204);
+    });
+
+    it('refuses a body that ends after the time that is signed has run out', async () => {
+      if (scheme.timed !== true) return;
+      const own = new TestClock(clock.now());
+      const verifier = verifierFor({ sender }, own);
+      const { headers, body } = await sign();
+      const verify = async (ms: number): Promise<unknown> =>
+        verifier.verify({ method: 'POST', headers, body: slowBody(body, own, ms) });
+      const code = 'timestamp_out_of_tolerance';
+
+      await expect(verify(299_000)).resolves.toMatchObject({ event });
+      await expect(verify(2_000)).rejects.toMatchObject({ code });
     });
 
     it('refuses an old request with a new time', async () => {

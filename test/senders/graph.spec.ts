@@ -35,6 +35,12 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
         receiver: [
           { name: 'graph', path: 'graph', sender: graph({ clientState: [OLD, NEW] }) },
           {
+            name: 'large',
+            path: 'large',
+            sender: graph({ clientState: OLD }),
+            maxJsonMembers: 200_000,
+          },
+          {
             name: 'rich',
             path: 'rich',
             sender: graph({
@@ -159,6 +165,22 @@ describe.each(adapters)('a receiver of Microsoft Graph on %s', (_, createAdapter
   ])('rejects %s', async (_case, body) => {
     expect(codeOf(await post(body()))).toEqual([401, 'invalid_signature']);
     expect(handlers.seen).toEqual([]);
+  });
+
+  it('reads as much JSON as the receiver allows', async () => {
+    const more = Object.fromEntries(Array.from({ length: 120_000 }, (_one, n) => [`m${n}`, n]));
+    const body = { value: [item({ resourceData: more, changeType: 'updated' })] };
+    const answers = [await post(body), await post(body, '/large')];
+
+    expect(answers.map(({ status }) => status)).toEqual([401, 204]);
+    expect(handlers.seen.map(({ receiver: name }) => name)).toEqual(['large']);
+  });
+
+  it('reads JSON whatever the content type says', async () => {
+    const { status } = await post({ value: [item()] }, '/graph', { 'content-type': 'text/plain' });
+
+    expect(status).toBe(204);
+    expect(handlers.seen).toMatchObject([{ event: 'message.created' }]);
   });
 
   it('rejects a body that ends too early', async () => {

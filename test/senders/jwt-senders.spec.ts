@@ -10,6 +10,7 @@ import {
 } from '@jest/globals';
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
+import { SystemClock } from '../../lib/clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../../lib/index.js';
 import {
   a2a,
@@ -29,6 +30,8 @@ import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import { RawConnection, sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { slowBody } from '../fixtures/slow-body.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2_048 });
 const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -335,6 +338,20 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       expect((await deliver(await forge(end(now + 0.001)))).status).toBe(204);
     });
 
+    it('refuses a body that ends after its token has expired', async () => {
+      const own = new TestClock(clock.now());
+      const verifier = verifierFor({ sender: scheme.receive() }, own);
+      const end = scheme.ages ? { iat: seconds() - 300 } : { exp: seconds() };
+      const verify = async (ms: number): Promise<unknown> => {
+        const { headers, body } = await forge(end);
+        const request = { headers, body: slowBody(Buffer.from(body as string), own, ms) };
+        return verifier.verify({ method: 'POST', ...request });
+      };
+
+      await expect(verify(59_000)).resolves.toMatchObject({ event });
+      await expect(verify(2_000)).rejects.toMatchObject({ code: 'token_expired' });
+    });
+
     it('refuses a token without a time', async () => {
       const claim = scheme.ages ? 'iat' : 'exp';
 
@@ -368,6 +385,10 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
       await expectRefused(await forge({ [digest.claim]: undefined }), 'hash_required', 400);
       await expectRefused(await forge({ [digest.claim]: '' }), 'hash_mismatch', 400);
       await expectRefused(await forge({ [digest.claim]: 7 }), 'hash_mismatch', 400);
+      // As many characters as a digest, but more bytes.
+      const { length } = createHash('sha256').update(body).digest(digest.encoding);
+      const foreign = 'é'.repeat(length - (digest.encoding === 'base64' ? 1 : 0));
+      await expectRefused(await forge({ [digest.claim]: foreign }), 'hash_mismatch', 400);
     });
 
     it('accepts the padding of a digest', async () => {
@@ -644,7 +665,7 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
 describe('the keys that Plaid is asked for', () => {
   const signer = SCHEMES['plaid']!.sender;
   let calls: string[];
-  let answer: () => PlaidKey | undefined;
+  let answer: () => PlaidKey | undefined | Promise<PlaidKey>;
   let receiver: StartedApp;
   beforeEach(async () => {
     calls = [];
@@ -743,6 +764,24 @@ describe('the keys that Plaid is asked for', () => {
       codes.push(await deliver(), await deliver());
 
       expect(codes).toEqual([204, 'unknown_key', 'unknown_key']);
+      expect(calls).toEqual(['k1', 'k1']);
+    });
+
+    it('are asked for again if Plaid does not answer within 10 s', async () => {
+      const wakes: { readonly at: number; readonly wake: () => void }[] = [];
+      jest.spyOn(SystemClock.prototype, 'wakeAt').mockImplementation((at, wake) => {
+        wakes.push({ at, wake });
+        return () => undefined;
+      });
+      answer = async () => new Promise<never>(() => undefined);
+      const hung = deliver();
+      while (calls.length === 0) await new Promise((turn) => setImmediate(turn));
+      wakes[0]?.wake();
+      const failed = await hung;
+      answer = () => plaidKey;
+
+      expect([failed, await deliver()]).toEqual(['keys_unavailable', 204]);
+      expect(wakes[0]!.at).toBe(start + 10_000);
       expect(calls).toEqual(['k1', 'k1']);
     });
   });

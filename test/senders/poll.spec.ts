@@ -1,6 +1,12 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { UnprocessableEntityException } from '@nestjs/common';
+import {
+  type CanActivate,
+  type ExecutionContext,
+  HttpException,
+  UnprocessableEntityException,
+  UseGuards,
+} from '@nestjs/common';
 import {
   InProcessQueue,
   MemoryReplayStore,
@@ -63,6 +69,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     poll: Partial<PollOptions> = {},
     receiver: Partial<WebhookReceiverOptions> = {},
     authorization?: string,
+    handlers = ReceivedEvents,
   ): Promise<StartedApp & { handlers: ReceivedEvents }> => {
     const app = await startApp(createAdapter(), {
       options: {
@@ -79,10 +86,10 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
         },
         clock,
       },
-      providers: [ReceivedEvents],
+      providers: [handlers],
     });
     started.push(app);
-    return { ...app, handlers: app.app.get(ReceivedEvents) };
+    return { ...app, handlers: app.app.get(handlers) };
   };
 
   it('handles fetched events, and acknowledges them with the next request', async () => {
@@ -187,7 +194,6 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     ['a plain JWT', (jti) => set(jti, {}, { typ: 'JWT' }), 'invalid_request'],
     ['an expiry', (jti) => set(jti, { exp: seconds() + 60 }), 'invalid_request'],
     ['an old time', (jti) => set(jti, { iat: seconds() - 7 * 86_400 - 61 }), 'invalid_request'],
-    ['a future time', (jti) => set(jti, { iat: seconds() + 62 }), 'invalid_request'],
     ['two events', (jti) => set(jti, { events: { [CAEP]: {}, 'urn:x': {} } }), 'invalid_request'],
     ['a changed claim', (jti) => changed(set(jti)), 'invalid_key'],
     ['a truncated token', (jti) => set(jti).slice(0, -9), 'invalid_key'],
@@ -204,6 +210,45 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect(body['setErrs']).toEqual({ bad: { err, description: expect.stringMatching(/./) } });
     expect(headers['content-language']).toBe('en');
     expect(handlers.ids.at(-1)).toBe('good');
+  });
+
+  it('leaves an event with the transmitter whose time has not come', async () => {
+    const { handlers } = await start();
+    const early = set('early', { iat: seconds() + 62 });
+    (await transmitter.next()).answer({ early, good: set('good') });
+    while (handlers.ids.length === 0) await turn();
+    await clock.advance(5_000);
+    const second = await transmitter.next();
+    second.answer({ early });
+    const { body } = await transmitter.next();
+
+    expect([second.body['ack'], second.body['setErrs']]).toEqual([['good'], undefined]);
+    expect(body['ack']).toEqual(['early']);
+    expect(handlers.ids).toEqual(['good', 'early']);
+  });
+
+  it('leaves an event with the transmitter that a guard refuses with 429', async () => {
+    const runs: ExecutionContext[] = [];
+    class Gate implements CanActivate {
+      canActivate(context: ExecutionContext): boolean {
+        if (runs.push(context) === 1) throw new HttpException('not now', 429);
+        return true;
+      }
+    }
+    @UseGuards(Gate)
+    class Guarded extends ReceivedEvents {}
+    const { handlers } = await start({}, {}, undefined, Guarded);
+    (await transmitter.next()).answer({ a: set('a') });
+    while (runs.length === 0) await turn();
+    for (let turns = 0; turns < 50; turns++) await turn();
+    await clock.advance(5_000);
+    const second = await transmitter.next();
+    second.answer({ a: set('a') });
+    const { body } = await transmitter.next();
+
+    expect([second.body['ack'], second.body['setErrs']]).toEqual([undefined, undefined]);
+    expect(body['ack']).toEqual(['a']);
+    expect(handlers.ids).toEqual(['a']);
   });
 
   it('reports another event under a known id', async () => {

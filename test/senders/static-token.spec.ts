@@ -3,11 +3,13 @@ import { inspect } from 'node:util';
 import { InProcessQueue, WebhookConfigurationError, WebhookInbox } from '../../lib/index.js';
 import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
 import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { send, type Answer } from '../fixtures/http-client.js';
 import { sendTruncated } from '../fixtures/raw-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { verifierFor } from '../fixtures/verifier-for.js';
 
 const OLD = 'the-old-value-of-the-header';
 const NEW = 'the-new-value-of-the-header';
@@ -164,12 +166,67 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
       expect(handlers.seen).toEqual([]);
     });
 
-    it('rejects all of them if one has no name', async () => {
-      const data = { events: [{ uuid: 'n1', eventType: 'user.created' }, { uuid: 'n2' }] };
+    it('rejects an item that is no event, and handles the others', async () => {
+      const list = [{ uuid: 'n1', eventType: 'user.created' }, null, { uuid: 'n2' }];
+      const data = { events: [...list, { uuid: 'n3', eventType: 'user.created' }] };
       const { status, headers } = await post('/okta', { authorization: OLD }, { data });
+      const { entries } = await receiver.app.get(WebhookInbox).list({ receiver: 'okta' });
+      const line = /Refused with 400 invalid_payload: .*names no event.*receiver "okta"/;
 
       expect([status, headers['webhook-error']]).toEqual([400, 'invalid_payload']);
-      expect(handlers.seen).toEqual([]);
+      expect(handlers.ids).toEqual(['n1', 'n3']);
+      expect(entries.slice(0, 4).map(({ outcome, code }) => code ?? outcome)).toEqual([
+        'handled',
+        'invalid_payload',
+        'invalid_payload',
+        'handled',
+      ]);
+      expect(receiver.logger.at('warn')).toContainEqual(expect.stringMatching(line));
+    });
+
+    it('asks for the request again if one fails beside an item that is no event', async () => {
+      handlers.fail('m2');
+      const events = [{ uuid: 'm1' }, { uuid: 'm2', eventType: 'user.created' }];
+      const { status } = await post('/okta', { authorization: OLD }, { data: { events } });
+
+      expect(status).toBe(500);
+    });
+
+    it('rejects an item whose id cannot be read, and handles the others', async () => {
+      const sender = staticToken({
+        header: 'x-acme-token',
+        value: OLD,
+        event: () => 'a.made',
+        id: ({ data }) => (data as { id: string }).id,
+        events: ({ data }) => data as unknown[],
+      });
+      const other = await startApp(createAdapter(), {
+        options: { receiver: { path: 'in', sender } },
+        providers: [ReceivedEvents],
+      });
+      const { status } = await send(other.origin, {
+        path: '/in',
+        headers: { 'x-acme-token': OLD },
+        body: JSON.stringify([null, { id: 'r1' }]),
+      });
+      const { ids } = other.app.get(ReceivedEvents);
+      await other.app.close();
+
+      expect([status, ids]).toEqual([500, ['r1']]);
+    });
+
+    it('rejects an item that is no event where only one event can be handled', async () => {
+      const verifier = verifierFor({ sender: okta({ value: OLD }) }, new TestClock());
+      const verify = async (...events: unknown[]): Promise<unknown> =>
+        verifier.verify({
+          method: 'POST',
+          headers: { authorization: OLD },
+          body: JSON.stringify({ data: { events } }),
+        });
+      const code = (name: string): unknown => expect.objectContaining({ code: name });
+
+      await expect(verify({ uuid: 'v1' })).rejects.toEqual(code('invalid_payload'));
+      await expect(verify({ uuid: 'v1' }, {})).rejects.toEqual(code('batch_unsupported'));
     });
 
     it('shows each in the inbox', async () => {
