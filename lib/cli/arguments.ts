@@ -2,6 +2,8 @@ import { chmod, readFile, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
+import { parseDuration } from '../clock/duration.js';
+import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
@@ -196,6 +198,23 @@ export function readPort(value: string): number {
     throw new UsageError('--port must be a port number, from 0 to 65535.');
   }
   return port;
+}
+
+/**
+ * @returns milliseconds
+ * @throws {@link UsageError}
+ */
+export function readTimeout(value: string): number {
+  const timeout = Math.ceil(parseDuration(value) ?? 0);
+  if (timeout > 0 && timeout <= LONGEST_TIMEOUT) return timeout;
+  throw new UsageError(
+    '--timeout must be a positive duration of at most 24d, such as 5s or 500ms.',
+  );
+}
+
+/** Whether a host, of a URL or of an option, is this machine. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|::1|\[::1\])$/.test(host);
 }
 
 export function jsonOf(content: string, file: string): unknown {

@@ -2,11 +2,8 @@ import http from 'node:http';
 import https from 'node:https';
 import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents } from '../egress/guarded-agent.js';
-import { parseDuration } from '../clock/duration.js';
-import { UsageError } from './arguments.js';
+import { isLoopback, readTimeout, UsageError } from './arguments.js';
 
-/** Hosts that are this machine. */
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
 
 /** Bytes of an answer that are read. */
@@ -61,15 +58,12 @@ export function readTarget(
       'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user.',
     );
   }
-  if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && values['allow-http'] !== true) {
+  if (url.protocol === 'http:' && !isLoopback(url.hostname) && values['allow-http'] !== true) {
     throw new UsageError(
       'Anyone on the network path can read tokens sent over http://: use https://, or pass --allow-http.',
     );
   }
-  const timeout = parseDuration(values.timeout ?? '15s');
-  if (timeout === undefined || timeout <= 0) {
-    throw new UsageError("--timeout must be a positive duration, such as '5s' or '500ms'.");
-  }
+  const timeout = readTimeout(values.timeout ?? '15s');
   return { url, timeout, allowPrivate: values['allow-private'] ?? false };
 }
 
@@ -85,7 +79,7 @@ export async function call(
   const policy = new EgressPolicy({
     allowHttp: true,
     allowPrivateNetworks: allowPrivate,
-    allowedAddresses: LOOPBACK.test(url.hostname) ? LOOPBACK_NETWORKS : [],
+    allowedAddresses: isLoopback(url.hostname) ? LOOPBACK_NETWORKS : [],
   });
   const agents = createGuardedAgents(policy);
   const started = Date.now();

@@ -239,6 +239,13 @@ describe('send', () => {
     expect([closed.code, closed.err]).toEqual([3, expect.stringContaining('did not answer')]);
   });
 
+  it('rounds a timeout up to whole milliseconds', async () => {
+    const timeout = ['--timeout', '60000.5ms'];
+    const { code } = await commandLine(['send', url, 'order.created', ...issuer, ...timeout]);
+
+    expect(code).toBe(0);
+  });
+
   it('sends to private networks only if it is allowed', async () => {
     const args = ['send', 'https://10.255.255.1/', 'order.created', ...issuer];
     const refused = await commandLine(args);
@@ -596,6 +603,11 @@ describe('wrong usage', () => {
       /--allow-http/,
     ],
     ['no URL', ['send', 'crm', 'a.b', ...issuer], /Pass the URL/],
+    [
+      'a timeout that a timer cannot measure',
+      ['send', 'https://crm.example', 'a.b', ...issuer, '--timeout', '25d'],
+      /--timeout must be a positive duration of at most 24d/,
+    ],
     [
       'a status that is not a failure',
       ['listen', ...issuer, '--fail', '204'],
