@@ -590,6 +590,11 @@ describe('wrong usage', () => {
     ],
     ['an unknown option', ['sign', 'a.b', ...issuer, '--hidden-value'], /is unknown/],
     ['no issuer', ['sign', 'a.b'], /--issuer is required/],
+    [
+      'neither issuer nor key',
+      ['sign', 'a.b', '--key', 'no/such'],
+      /--issuer is[^]*no\/such cannot/,
+    ],
     ['no event', ['sign', ...issuer], /name of the event/],
     ['data that is not JSON', ['sign', 'a.b', '{hidden-value', ...issuer], /not valid JSON/],
     [
