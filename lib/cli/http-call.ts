@@ -6,6 +6,20 @@ import { isLoopback, readTimeout, UsageError } from './arguments.js';
 
 const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
 
+/** Headers of one connection (RFC 9110, section 7.6.1), and headers that Node sets. */
+const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
 /** Bytes of an answer that are read. */
 const MAX_ANSWER_BYTES = 65_536;
 
@@ -68,9 +82,9 @@ export function readTarget(
 }
 
 /**
- * Sends one request through the egress guard; redirects are not followed.
+ * Sends one request through the egress guard, without connection headers; redirects are not followed.
  *
- * @throws {@link UnreachableError}
+ * @throws {@link UnreachableError}, or {@link UsageError} for a request that HTTP does not allow
  */
 export async function call(
   { url, timeout, allowPrivate }: CallTarget,
@@ -85,9 +99,14 @@ export async function call(
   const started = Date.now();
   try {
     const secure = url.protocol === 'https:';
-    const request = (secure ? https : http).request(url, {
+    const request = open(secure ? https : http, url, {
       method,
-      headers: { ...headers, 'user-agent': 'nestjs-webhook-token-cli' },
+      headers: {
+        ...endToEnd(headers),
+        // Answers are shown and passed back as they are.
+        'accept-encoding': 'identity',
+        'user-agent': 'nestjs-webhook-token-cli',
+      },
       agent: secure ? agents.httpsAgent : agents.httpAgent,
       signal: AbortSignal.timeout(timeout),
     });
@@ -107,9 +126,28 @@ export async function call(
       durationMs: Date.now() - started,
     };
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     throw new UnreachableError(reasonOf(error));
   } finally {
     agents.destroy();
+  }
+}
+
+function endToEnd(headers: CallRequest['headers']): CallRequest['headers'] {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !CONNECTION_HEADERS.has(name.toLowerCase())),
+  );
+}
+
+function open(
+  { request }: Pick<typeof http, 'request'>,
+  url: URL,
+  options: http.RequestOptions,
+): http.ClientRequest {
+  try {
+    return request(url, options);
+  } catch (error) {
+    throw new UsageError(`The request cannot be sent: ${(error as Error).message}.`);
   }
 }
 
