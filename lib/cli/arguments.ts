@@ -2,6 +2,8 @@ import { chmod, readFile, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
+import { parseDuration } from '../clock/duration.js';
+import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
@@ -116,19 +118,33 @@ export async function readIssuerKey(
   use: 'sign' | 'verify',
 ): Promise<IssuerKey> {
   const variables = await readVariables(values['env-file'], env);
-  const { issuer = variables[ISSUER_VARIABLE], alg, kid } = values;
-  if (issuer === undefined || issuer === '')
-    throw new UsageError(
-      `--issuer is required, for example --issuer https://shop.example, or set ${ISSUER_VARIABLE}.`,
-    );
-  const key = {
-    key: await readKey(values, variables),
-    kid,
-    alg: alg as SignatureAlgorithm | undefined,
-  };
-  const { problem } = parseKey(key, use);
-  if (problem !== undefined) throw new UsageError(`The key cannot be used: ${problem}`);
+  const [issuer, key] = await readAll(
+    () => readIssuer(values, variables),
+    async () => readKey(values, variables, use),
+  );
   return { issuer, key };
+}
+
+/**
+ * Runs readers of options that do not depend on each other.
+ *
+ * @throws {@link UsageError} with the messages of all that fail
+ */
+export async function readAll<Values extends readonly unknown[]>(
+  ...readers: { readonly [Index in keyof Values]: () => Values[Index] | Promise<Values[Index]> }
+): Promise<Values> {
+  const values: unknown[] = [];
+  const problems: string[] = [];
+  for (const read of readers) {
+    try {
+      values.push(await read());
+    } catch (error) {
+      if (!(error instanceof UsageError)) throw error;
+      problems.push(error.message);
+    }
+  }
+  if (problems.length > 0) throw new UsageError(problems.join('\n'));
+  return values as readonly unknown[] as Values;
 }
 
 /** The environment, and over it the variables of a file. */
@@ -139,7 +155,33 @@ export async function readVariables(
   return file === undefined ? env : { ...env, ...parseEnv((await readContent(file)).toString()) };
 }
 
+function readIssuer(
+  { issuer }: KeyValues,
+  { [ISSUER_VARIABLE]: fallback }: CommandIo['env'],
+): string {
+  const found = issuer ?? fallback ?? '';
+  if (found !== '') return found;
+  throw new UsageError(
+    `--issuer is required, for example --issuer https://shop.example, or set ${ISSUER_VARIABLE}.`,
+  );
+}
+
 async function readKey(
+  values: KeyValues,
+  env: CommandIo['env'],
+  use: 'sign' | 'verify',
+): Promise<IssuerKey['key']> {
+  const key = {
+    key: await readKeyMaterial(values, env),
+    kid: values.kid,
+    alg: values.alg as SignatureAlgorithm | undefined,
+  };
+  const { problem } = parseKey(key, use);
+  if (problem !== undefined) throw new UsageError(`The key cannot be used: ${problem}`);
+  return key;
+}
+
+async function readKeyMaterial(
   { key, 'secret-file': secretFile }: KeyValues,
   env: CommandIo['env'],
 ): Promise<KeyMaterial> {
@@ -196,6 +238,23 @@ export function readPort(value: string): number {
     throw new UsageError('--port must be a port number, from 0 to 65535.');
   }
   return port;
+}
+
+/**
+ * @returns milliseconds
+ * @throws {@link UsageError}
+ */
+export function readTimeout(value: string): number {
+  const timeout = Math.ceil(parseDuration(value) ?? 0);
+  if (timeout > 0 && timeout <= LONGEST_TIMEOUT) return timeout;
+  throw new UsageError(
+    '--timeout must be a positive duration of at most 24d, such as 5s or 500ms.',
+  );
+}
+
+/** Whether a host, of a URL or of an option, is this machine. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|::1|\[::1\])$/.test(host);
 }
 
 export function jsonOf(content: string, file: string): unknown {

@@ -1,6 +1,6 @@
-import { USAGE, type CommandIo } from './command.interface.js';
-import { ISSUER_VARIABLE, printResult, SECRET_VARIABLE } from './arguments.js';
-import { readConformanceCall } from './conformance/conformance-options.js';
+import { KEY_HELP, printResult, runWithArguments } from './arguments.js';
+import type { CommandIo } from './command.interface.js';
+import { CONFORMANCE_OPTIONS, readConformanceCall } from './conformance/conformance-options.js';
 import { reportJson, reportText } from './conformance/conformance-report.js';
 import { runConformance, type ConformanceRun } from './conformance/conformance.runner.js';
 import { ProbeContext } from './conformance/probe.context.js';
@@ -12,14 +12,9 @@ const UNREACHABLE = 3;
 export const help = `Usage: nestjs-webhook-token conformance <url> --issuer <iss> [options]
 
 Sends valid and invalid requests to a receiver and reports which rules of the protocol it follows.
-Valid requests are handled as real events: use a test receiver.
+Valid requests are handled as real events: use a test receiver. It must trust the issuer.
 
-  --issuer <iss>         an issuer that the receiver trusts; default: the variable ${ISSUER_VARIABLE}
-  --secret-file <file>   file with the shared secret; default: the variable ${SECRET_VARIABLE}
-  --key <file>           private key (PEM) instead of a secret; requires --alg
-  --alg <name>           HS256 (default), HS384, HS512, RS256, PS256, ES256, ES384, EdDSA
-  --kid <kid>            id of the key, if the receiver expects one
-  --env-file <file>      file with these variables, such as .env
+${KEY_HELP}
   --audience <aud>       audience of the receiver, if it has one
   --event <name>         default order.created; choose an event whose data is not validated
   --profile <name>       wire format: ${CONFORMANCE_PROFILES.join(', ')}
@@ -33,25 +28,16 @@ Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the rece
 `;
 
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const call = readConformanceCall(args, io.env);
-  switch (call.kind) {
-    case 'help':
-      io.stdout.write(help);
-      return 0;
-    case 'problems':
-      io.stderr.write(
-        `${call.problems.join('\n')}\nRun "nestjs-webhook-token conformance --help" to list the options.\n`,
-      );
-      return USAGE;
-    case 'run': {
-      const context = new ProbeContext({ ...call.settings, now: Date.now });
-      const found = await runConformance(context, call.target, call.only);
-      const subject = { url: call.target.url.href, profile: context.profile };
-      printResult(io, call.json, reportJson(subject, found), reportText(subject, found));
-      if (found.end !== 'complete') io.stderr.write(`${adviceOn(found)}\n`);
-      return exitCode(found);
-    }
-  }
+  const command = { name: 'conformance', help, options: CONFORMANCE_OPTIONS };
+  return runWithArguments(command, args, io, async (given) => {
+    const { settings, target, only } = await readConformanceCall(given, io.env);
+    const context = new ProbeContext({ ...settings, now: Date.now });
+    const found = await runConformance(context, target, only);
+    const subject = { url: target.url.href, profile: context.profile };
+    printResult(io, given.values.json, reportJson(subject, found), reportText(subject, found));
+    if (found.end !== 'complete') io.stderr.write(`${adviceOn(found)}\n`);
+    return exitCode(found);
+  });
 }
 
 function adviceOn({ end, reason, clockSkew = 0 }: ConformanceRun): string {

@@ -7,6 +7,7 @@ import type { RunStatement } from '../postgres/database.js';
 import {
   type Arguments,
   interruption,
+  isLoopback,
   readContent,
   readPort,
   readVariables,
@@ -170,7 +171,7 @@ async function readToken(
       `The token is shorter than ${MIN_TOKEN} characters: generate one with "openssl rand -base64 32".`,
     );
   }
-  if (/^(?:localhost|127(?:\.\d{1,3}){3}|::1)$/.test(host)) return undefined;
+  if (isLoopback(host)) return undefined;
   throw new UsageError(
     `--host ${host} lets other machines connect: set ${TOKEN_VARIABLE} or --token-file, and use TLS in front of it.`,
   );

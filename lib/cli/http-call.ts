@@ -2,12 +2,23 @@ import http from 'node:http';
 import https from 'node:https';
 import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents } from '../egress/guarded-agent.js';
-import { parseDuration } from '../clock/duration.js';
-import { UsageError } from './arguments.js';
+import { isLoopback, readTimeout, UsageError } from './arguments.js';
 
-/** Hosts that are this machine. */
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
+
+/** Headers of one connection (RFC 9110, section 7.6.1), and headers that Node sets. */
+const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
 
 /** Bytes of an answer that are read. */
 const MAX_ANSWER_BYTES = 65_536;
@@ -61,22 +72,19 @@ export function readTarget(
       'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user.',
     );
   }
-  if (url.protocol === 'http:' && !LOOPBACK.test(url.hostname) && values['allow-http'] !== true) {
+  if (url.protocol === 'http:' && !isLoopback(url.hostname) && values['allow-http'] !== true) {
     throw new UsageError(
       'Anyone on the network path can read tokens sent over http://: use https://, or pass --allow-http.',
     );
   }
-  const timeout = parseDuration(values.timeout ?? '15s');
-  if (timeout === undefined || timeout <= 0) {
-    throw new UsageError("--timeout must be a positive duration, such as '5s' or '500ms'.");
-  }
+  const timeout = readTimeout(values.timeout ?? '15s');
   return { url, timeout, allowPrivate: values['allow-private'] ?? false };
 }
 
 /**
- * Sends one request through the egress guard; redirects are not followed.
+ * Sends one request through the egress guard, without connection headers; redirects are not followed.
  *
- * @throws {@link UnreachableError}
+ * @throws {@link UnreachableError}, or {@link UsageError} for a request that HTTP does not allow
  */
 export async function call(
   { url, timeout, allowPrivate }: CallTarget,
@@ -85,15 +93,20 @@ export async function call(
   const policy = new EgressPolicy({
     allowHttp: true,
     allowPrivateNetworks: allowPrivate,
-    allowedAddresses: LOOPBACK.test(url.hostname) ? LOOPBACK_NETWORKS : [],
+    allowedAddresses: isLoopback(url.hostname) ? LOOPBACK_NETWORKS : [],
   });
   const agents = createGuardedAgents(policy);
   const started = Date.now();
   try {
     const secure = url.protocol === 'https:';
-    const request = (secure ? https : http).request(url, {
+    const request = open(secure ? https : http, url, {
       method,
-      headers: { ...headers, 'user-agent': 'nestjs-webhook-token-cli' },
+      headers: {
+        ...endToEnd(headers),
+        // Answers are shown and passed back as they are.
+        'accept-encoding': 'identity',
+        'user-agent': 'nestjs-webhook-token-cli',
+      },
       agent: secure ? agents.httpsAgent : agents.httpAgent,
       signal: AbortSignal.timeout(timeout),
     });
@@ -113,9 +126,28 @@ export async function call(
       durationMs: Date.now() - started,
     };
   } catch (error) {
+    if (error instanceof UsageError) throw error;
     throw new UnreachableError(reasonOf(error));
   } finally {
     agents.destroy();
+  }
+}
+
+function endToEnd(headers: CallRequest['headers']): CallRequest['headers'] {
+  return Object.fromEntries(
+    Object.entries(headers).filter(([name]) => !CONNECTION_HEADERS.has(name.toLowerCase())),
+  );
+}
+
+function open(
+  { request }: Pick<typeof http, 'request'>,
+  url: URL,
+  options: http.RequestOptions,
+): http.ClientRequest {
+  try {
+    return request(url, options);
+  } catch (error) {
+    throw new UsageError(`The request cannot be sent: ${(error as Error).message}.`);
   }
 }
 

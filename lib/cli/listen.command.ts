@@ -57,16 +57,6 @@ const UNUSABLE_PORT = 3;
 /** Events whose attempts are counted. */
 const MAX_COUNTED = 10_000;
 
-/** Headers of one connection, which are not passed on. */
-const HOP_HEADERS: ReadonlySet<string> = new Set([
-  'host',
-  'connection',
-  'keep-alive',
-  'transfer-encoding',
-  'content-length',
-  'expect',
-]);
-
 /** Headers of the application's answer that are passed back. */
 const ANSWER_HEADERS = ['content-type', 'retry-after', 'webhook-duplicate', 'webhook-error'];
 
@@ -206,7 +196,7 @@ class Listener {
     try {
       const answer = await call(target, {
         method: request.method!,
-        headers: passedOn(request),
+        headers: request.headers as Record<string, string>,
         body: body.length === 0 ? undefined : body,
       });
       const { status } = answer;
@@ -239,14 +229,6 @@ async function readBody(request: IncomingMessage): Promise<Buffer> {
     if (size <= MAX_BODY_BYTES + chunk.length) chunks.push(chunk);
   }
   return Buffer.concat(chunks);
-}
-
-function passedOn({ headers }: IncomingMessage): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers)
-      .filter(([name]) => !HOP_HEADERS.has(name))
-      .map(([name, value]) => [name, [value].flat().join(', ')]),
-  );
 }
 
 function printableData(data: unknown): unknown {

@@ -29,6 +29,20 @@ const SENDERS: Readonly<Record<string, (options: { secret: string }) => WebhookS
   'lemon-squeezy': lemonSqueezy,
 };
 
+/** Options of commands that also handle tokens. */
+const TOKEN_OPTIONS = [
+  'issuer',
+  'key',
+  'alg',
+  'kid',
+  'method',
+  'content-type',
+  'profile',
+  'audience',
+  'subject',
+  'lifetime',
+];
+
 /** The senders' names, for the help. */
 export const SENDER_NAMES = `standard-webhooks, stripe, github, slack,
                          shopify, zoom, paddle or lemon-squeezy`;
@@ -40,12 +54,16 @@ export const SENDER_NAMES = `standard-webhooks, stripe, github, slack,
  */
 export async function readSender(
   name: string,
-  values: KeyValues,
+  values: KeyValues & Readonly<Record<string, unknown>>,
   env: CommandIo['env'],
 ): Promise<WebhookSender> {
   const create = Object.hasOwn(SENDERS, name) ? SENDERS[name] : undefined;
   if (create === undefined) {
     throw new UsageError(`--sender must be one of ${Object.keys(SENDERS).join(', ')}.`);
+  }
+  const unused = TOKEN_OPTIONS.find((option) => values[option] !== undefined);
+  if (unused !== undefined) {
+    throw new UsageError(`--${unused} only applies to tokens: leave it out with --sender.`);
   }
   const secret = await readSecret(values, await readVariables(values['env-file'], env));
   if (secret !== undefined) return create({ secret });

@@ -78,7 +78,7 @@ export async function signArguments(
   });
 }
 
-/** Signs as another sender; of the other options, only those of the secret and `--id` apply. */
+/** Signs as another sender. */
 async function signAs(
   name: string,
   {
@@ -88,7 +88,7 @@ async function signAs(
   }: { event: string | undefined; data: string | undefined; values: SignValues },
   io: CommandIo,
 ): Promise<SignedTestWebhook> {
-  const sender = await readSender(name, values as KeyValues, io.env);
+  const sender = await readSender(name, values as KeyValues & SignValues, io.env);
   if (!isEventName(event, 'swt-draft-00')) {
     throw new UsageError('Pass the name of the event, such as invoice.paid.');
   }

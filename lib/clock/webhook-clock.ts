@@ -120,7 +120,7 @@ export abstract class WebhookClock {
 }
 
 /** setTimeout fires at once above this many milliseconds, about 24.8 days. */
-const LONGEST_TIMEOUT = 2 ** 31 - 1;
+export const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
 /** The machine's clock. Its timers never keep the process alive by themselves. */
 export class SystemClock extends WebhookClock {

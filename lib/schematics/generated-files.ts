@@ -93,13 +93,11 @@ describe('OrderWebhooks', () => {
   };
 }
 
-/** Lines for a `.env` file. */
-export function environmentLines(secret: string): string {
-  return `# Webhooks: their sender, and the secret that both sides share
-WEBHOOK_ISSUER=https://shop.example
-WEBHOOK_SECRET=${secret}
-`;
-}
+/** The comment above the variables of a `.env` file. */
+export const ENVIRONMENT_COMMENT = '# Webhooks: their sender, and the secret that both sides share';
+
+/** The issuer of a `.env` file. */
+export const EXAMPLE_ISSUER = 'https://shop.example';
 
 /** Test values for the end-to-end tests of the application, which import its root module. */
 export const TEST_ENVIRONMENT = `// Values for end-to-end tests, so that they run without the git-ignored .env.

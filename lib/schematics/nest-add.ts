@@ -3,7 +3,8 @@ import { posix } from 'node:path';
 import type { Rule, SchematicContext, Tree } from '@angular-devkit/schematics';
 import { MetadataManager } from '@nestjs/schematics';
 import {
-  environmentLines,
+  ENVIRONMENT_COMMENT,
+  EXAMPLE_ISSUER,
   JEST_ENTRIES,
   receiverFiles,
   TEST_ENVIRONMENT,
@@ -35,7 +36,6 @@ const GUIDE =
 const SECRET_BYTES = 32;
 const E2E_JEST = 'test/jest-e2e.json';
 const E2E_VITEST = 'vitest.config.e2e.ts';
-const E2E_ENVIRONMENT = 'test/webhooks.env.ts';
 
 /**
  * The schematic behind `nest add nestjs-webhook-token`: adds a receiver with a first handler and its test. It changes nothing in
@@ -65,11 +65,13 @@ export default function nestAdd({
       extension: isEsm ? '.js' : '',
       configures: !sources.some(({ content }) => content.includes('ConfigModule.forRoot')),
     });
-    if (!isEsm) configureJest(tree, context, manifest);
-    setTestEnvironment(tree, context);
+    // An application of a monorepo has its own tests, and runs with the .env of the workspace.
+    const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
+    if (!isEsm) configureJest(tree, context, { manifest, e2e });
+    setTestEnvironment(tree, context, e2e);
     addDependencies(manifest);
     writeJson(tree, 'package.json', manifest);
-    writeEnvironment(tree, context);
+    writeEnvironment(tree, context, sourceRoot);
     warnOfModuleResolution(tree, context);
     if (!skipInstall) {
       const options = { command: 'install', quiet: true, hideOutput: true };
@@ -160,25 +162,31 @@ function addDependencies(manifest: Manifest): void {
 }
 
 /** Jest runs a CommonJS project, and tests that import the root module load this package from now on. */
-function configureJest(tree: Tree, { logger }: SchematicContext, manifest: Manifest): void {
+function configureJest(
+  tree: Tree,
+  { logger }: SchematicContext,
+  { manifest, e2e }: { readonly manifest: Manifest; readonly e2e: string },
+): void {
   if (!Object.hasOwn(manifest.devDependencies ?? {}, 'jest')) return;
   if (manifest.jest === undefined) {
     logger.warn(`The Jest configuration is not in package.json: change it as ${GUIDE} says.`);
   } else {
     manifest.jest = withEntries(manifest.jest, logger);
   }
-  if (tree.exists(E2E_JEST)) {
-    writeJson(tree, E2E_JEST, withEntries(readJson<JestConfig>(tree, E2E_JEST), logger));
+  if (tree.exists(e2e)) {
+    writeJson(tree, e2e, withEntries(readJson<JestConfig>(tree, e2e), logger));
   }
 }
 
 /** End-to-end tests import the root module, so they would fail in a clone without `.env`. */
-function setTestEnvironment(tree: Tree, { logger }: SchematicContext): void {
-  if (tree.exists(E2E_JEST)) {
-    const config = readJson<JestConfig>(tree, E2E_JEST);
-    const root = posix.join(posix.dirname(E2E_JEST), config.rootDir ?? '.');
-    const file = `<rootDir>/${posix.relative(root, E2E_ENVIRONMENT)}`;
-    writeJson(tree, E2E_JEST, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
+function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: string): void {
+  const tests = posix.dirname(e2e);
+  const environment = `${tests}/webhooks.env.ts`;
+  if (tree.exists(e2e)) {
+    const config = readJson<JestConfig>(tree, e2e);
+    const root = posix.join(tests, config.rootDir ?? '.');
+    const file = `<rootDir>/${posix.relative(root, environment)}`;
+    writeJson(tree, e2e, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
   } else if (tree.exists(E2E_VITEST)) {
     const config = tree.readText(E2E_VITEST);
     if (!config.includes('test: {') || config.includes('setupFiles')) {
@@ -187,12 +195,12 @@ function setTestEnvironment(tree: Tree, { logger }: SchematicContext): void {
       );
       return;
     }
-    const entry = `test: {\n    setupFiles: ['./${E2E_ENVIRONMENT}'],`;
+    const entry = `test: {\n    setupFiles: ['./${environment}'],`;
     tree.overwrite(E2E_VITEST, config.replace('test: {', entry));
   } else {
     return;
   }
-  createFile(tree, E2E_ENVIRONMENT, TEST_ENVIRONMENT);
+  createFile(tree, environment, TEST_ENVIRONMENT);
 }
 
 function withEntries(config: JestConfig, logger: SchematicContext['logger']): JestConfig {
@@ -209,11 +217,19 @@ function withEntries(config: JestConfig, logger: SchematicContext['logger']): Je
 }
 
 /** Writes a generated secret only to a file that is not committed. */
-function writeEnvironment(tree: Tree, { logger }: SchematicContext): void {
-  append(tree, '.env.example', environmentLines(''));
+function writeEnvironment(tree: Tree, { logger }: SchematicContext, sourceRoot: string): void {
+  append(tree, '.env.example', { WEBHOOK_ISSUER: EXAMPLE_ISSUER, WEBHOOK_SECRET: '' });
+  if (hasVariable(textOf(tree, '.env'), 'WEBHOOK_SECRET')) {
+    logger.warn(
+      `.env has a WEBHOOK_SECRET already, so none was generated. If it belongs to another product, use another variable in ${sourceRoot}/webhooks/webhooks.module.ts, and set it to the output of: npx nestjs-webhook-token keygen`,
+    );
+  }
   const isIgnored = /^(?:\*\*)?\/?\.env\*?[ \t]*\r?$/m.test(textOf(tree, '.gitignore'));
   if (isIgnored) {
-    append(tree, '.env', environmentLines(randomBytes(SECRET_BYTES).toString('base64')));
+    append(tree, '.env', {
+      WEBHOOK_ISSUER: EXAMPLE_ISSUER,
+      WEBHOOK_SECRET: randomBytes(SECRET_BYTES).toString('base64'),
+    });
   } else {
     logger.warn(
       '.gitignore does not list .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
@@ -221,12 +237,20 @@ function writeEnvironment(tree: Tree, { logger }: SchematicContext): void {
   }
 }
 
-function append(tree: Tree, path: string, lines: string): void {
+/** Appends the variables that a file does not have. */
+function append(tree: Tree, path: string, variables: Readonly<Record<string, string>>): void {
   const before = textOf(tree, path);
-  if (/^(?:export )?WEBHOOK_SECRET\s*=/m.test(before)) return;
+  const missing = Object.entries(variables).filter(([name]) => !hasVariable(before, name));
+  if (missing.length === 0) return;
+  const assignments = missing.map(([name, value]) => `${name}=${value}`);
+  const lines = [ENVIRONMENT_COMMENT, ...assignments, ''].join('\n');
   const gap = before === '' ? '' : before.endsWith('\n') ? '\n' : '\n\n';
   if (tree.exists(path)) tree.overwrite(path, `${before}${gap}${lines}`);
   else tree.create(path, lines);
+}
+
+function hasVariable(environment: string, name: string): boolean {
+  return new RegExp(`^(?:export )?${name}\\s*=`, 'm').test(environment);
 }
 
 function warnOfModuleResolution(tree: Tree, { logger }: SchematicContext): void {
@@ -242,7 +266,13 @@ function textOf(tree: Tree, path: string): string {
 }
 
 function readJson<T>(tree: Tree, path: string): T {
-  return JSON.parse(tree.readText(path)) as T;
+  try {
+    return JSON.parse(tree.readText(path)) as T;
+  } catch {
+    throw new Error(
+      `${path} is not plain JSON, so nothing was changed. Remove its comments and trailing commas, and run this again.`,
+    );
+  }
 }
 
 function writeJson(tree: Tree, path: string, value: unknown): void {

@@ -95,12 +95,12 @@ describe('the command conformance', () => {
   const good = (): string[] => [url, '--issuer', ISSUER];
 
   it.each<[string, string[], Record<string, string>, RegExp]>([
-    ['no URL', ['--issuer', ISSUER], { WEBHOOK_SECRET: SECRET }, /pass one URL/],
+    ['no URL', ['--issuer', ISSUER], { WEBHOOK_SECRET: SECRET }, /Pass the URL/],
     [
       'two URLs',
       ['http://localhost', 'http://localhost', '--issuer', 'a'],
       { WEBHOOK_SECRET: SECRET },
-      /pass one URL/,
+      /Pass one URL/,
     ],
     [
       'a URL without a scheme',
@@ -126,7 +126,7 @@ describe('the command conformance', () => {
       'two keys',
       ['http://localhost', '--issuer', ISSUER, '--secret-file', 'x', '--key', 'x'],
       {},
-      /pass only one of/,
+      /Pass only one of/,
     ],
     [
       'a missing file',
@@ -166,6 +166,12 @@ describe('the command conformance', () => {
       { WEBHOOK_SECRET: SECRET },
       /--timeout/,
     ],
+    [
+      'a timeout that a timer cannot measure',
+      ['http://localhost', '--issuer', ISSUER, '--timeout', '25d'],
+      { WEBHOOK_SECRET: SECRET },
+      /at most 24d/,
+    ],
   ])('refuses %s and says what to do', async (_, args, env, remedy) => {
     const { code, stdout, stderr } = await conformance(args, env);
 
@@ -177,7 +183,7 @@ describe('the command conformance', () => {
   it('reports all errors at once', async () => {
     const { stderr } = await conformance(['--profile', 'x'], {});
 
-    for (const problem of ['pass one URL', 'a key is required', '--issuer', '--profile']) {
+    for (const problem of ['Pass the URL', 'A key is required', '--issuer', '--profile']) {
       expect(stderr).toContain(problem);
     }
   });
@@ -288,10 +294,20 @@ describe('the command conformance', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  it.each(['ES256', 'RS256', 'EdDSA'] as const)('signs with a key of %s', async (alg) => {
+  it.each([
+    ['ES256', 'pem'],
+    ['RS256', 'pem'],
+    ['EdDSA', 'pem'],
+    ['ES256', 'jwk'],
+    ['EdDSA', 'jwk'],
+  ] as const)('signs with a key of %s as %s', async (alg, format) => {
     const { publicKey, privateKey } = keyPair(alg);
-    const path = join(folder, `${alg}.pem`);
-    await writeFile(path, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    const path = join(folder, `${alg}.${format}`);
+    const content =
+      format === 'jwk'
+        ? JSON.stringify(privateKey.export({ format }))
+        : privateKey.export({ type: 'pkcs8', format });
+    await writeFile(path, content);
     const issuers = [{ issuer: ISSUER, keys: [{ kid: 'k1', alg, key: publicKey }] }];
     const started = await startApp(new ExpressAdapter(), {
       options: { receiver: { path: 'webhooks', issuers } },
@@ -318,6 +334,15 @@ describe('the command conformance', () => {
     } finally {
       await started.app.close();
     }
+  });
+
+  it('signs with a secret as a JWK', async () => {
+    const path = join(folder, 'secret.jwk');
+    const k = Buffer.from(SECRET).toString('base64url');
+    await writeFile(path, JSON.stringify({ kty: 'oct', k }));
+
+    const args = [...good(), '--key', path, '--only', 'replay'];
+    expect((await conformance(args, {})).code).toBe(0);
   });
 });
 

@@ -1,9 +1,14 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import type { INestApplication } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { CONFORMANCE_PROFILES } from '../../lib/cli/conformance/probe.interface.js';
-import { probesFor } from '../../lib/cli/conformance/conformance.runner.js';
+import { probesFor, runConformance } from '../../lib/cli/conformance/conformance.runner.js';
+import { ProbeContext } from '../../lib/cli/conformance/probe.context.js';
+import { hmacSigner } from '../../lib/cli/conformance/probe.signer.js';
 import { adapters } from '../fixtures/adapters.js';
-import { PATH, receiverOptions, startApp } from '../fixtures/receiver-app.js';
+import { ISSUER, PATH, receiverOptions, SECRET, startApp } from '../fixtures/receiver-app.js';
 import { startNaiveReceiver } from '../fixtures/naive-receiver.js';
 import { WeakReceiver, type Weakness } from '../fixtures/weak-receiver.js';
 import { ids, report } from './conformance-run.js';
@@ -66,6 +71,37 @@ describe('probes', () => {
     expect(probes[0]?.id).toBe('accepts.plain');
     expect(new Set(probes.map(({ id }) => id)).size).toBe(probes.length);
     for (const { id, group } of probes) expect(id.startsWith(`${group}.`)).toBe(true);
+  });
+});
+
+describe('the clock of the receiver', () => {
+  const SECOND = Date.UTC(2026, 0, 31, 12);
+
+  it.each([
+    ['in the same second', 999, SECOND, 0],
+    ['in the next second', 999, SECOND + 1_000, 0],
+    ['one second behind', 0, SECOND - 1_000, -1],
+    ['two seconds behind', 500, SECOND - 2_000, -2],
+    ['two seconds ahead', 500, SECOND + 3_000, 2],
+  ])('is reported %s, although its header has whole seconds', async (_, ms, date, expected) => {
+    const server = createServer((_request, response) => {
+      response.writeHead(401, { Date: new Date(date).toUTCString() }).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const context = new ProbeContext({
+      profile: 'webhook-token',
+      issuer: ISSUER,
+      event: 'order.created',
+      signer: hmacSigner(SECRET),
+      now: () => SECOND + ms,
+    });
+    const url = new URL(`http://127.0.0.1:${port}/`);
+    const { clockSkew } = await runConformance(context, { url, timeout: 20_000 });
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+
+    expect(Math.abs(clockSkew! - expected)).toBe(0);
   });
 });
 
@@ -178,6 +214,18 @@ describe('conformance of a receiver with one weakness', () => {
       expect([...fails, ...warns].filter((id) => id.startsWith('body.')).sort()).toEqual(
         bodies.map(({ id }) => id).sort(),
       );
+    } finally {
+      await receiver.stop();
+    }
+  });
+
+  it('finds that it accepts an unknown kid with the correct signature', async () => {
+    const receiver = await WeakReceiver.start();
+    try {
+      // Its key has no kid, so it matches any.
+      const { report: found } = await report(receiver.url, '--kid', 'k1', '--only', 'token');
+
+      expect(ids(found, 'fail')).toEqual(['token.kid-unknown']);
     } finally {
       await receiver.stop();
     }

@@ -233,6 +233,20 @@ describe('import, before it connects', () => {
     ]);
   });
 
+  it('refuses an id that is listed twice with different values', async () => {
+    const first = svixEntry();
+    const other = svixEntry({ url: 'https://acme.example/other' });
+    const { endpoints } = await reported(['svix', '-'], [first, other, first]);
+    const { code } = await imported(['svix', '-', '--apply'], [first, other]);
+
+    expect(endpoints).toMatchObject([
+      { result: 'create', url: 'https://acme.example/hooks' },
+      { result: 'invalid', problems: [expect.stringMatching(/^id: is listed twice/)] },
+      { result: 'exists', problems: [] },
+    ]);
+    expect([code, await countStored()]).toEqual([1, 0]);
+  });
+
   describe('if one endpoint is invalid', () => {
     const entries = [svixEntry({ channels: ['vip'] }), svixEntry({ id: 'ep_2' })];
 
@@ -301,6 +315,12 @@ describe('import, before it connects', () => {
       'has a header of the library',
       svixEntry({}, { headers: { headers: { 'Content-Type': 'x' }, sensitive: [] } }),
       /^credentials\.headers\["Content-Type"\]: is set by the library/,
+    ],
+    ['is disabled in words', svixEntry({ disabled: 'yes' }), /^disabled: "yes" is unknown/],
+    [
+      'may transform events',
+      svixEntry({}, { transformation: { enabled: 'yes' } }),
+      /^transformation: /,
     ],
     ['is no object', 7, /^id: is missing/],
   ])('refuses an endpoint that %s', async (_, entry, problem) => {
@@ -544,6 +564,11 @@ describe('import, before it connects', () => {
     });
 
     it.each<[name: string, changes: object, problem: RegExp]>([
+      [
+        'with a number as a time',
+        { disabled_at: 1_772_000_000 },
+        /^disabled_at: 1772000000 is unknown/,
+      ],
       ['of another type', { type: 'aws_sqs' }, /^type: is "aws_sqs"/],
       ['without a tenant', { tenant_id: undefined }, /^tenant_id: /],
       ['that expires', { expires_at: '2027-01-01T00:00:00Z' }, /^expires_at: /],
@@ -872,6 +897,35 @@ describe('import, before it connects', () => {
 
       expect(endpoints).toMatchObject([{ result: 'invalid', state: 'enabled' }]);
       expect(endpoints[0]!.problems[0]).toMatch(problem);
+    });
+
+    const rowWith = (more: object): object => ({
+      id: 'ep_1',
+      tenant: null,
+      url: 'https://acme.example/',
+      event_types: '["*"]',
+      secrets: [secretOf(SVIX_SECRET)],
+      ...more,
+    });
+
+    it.each([
+      ['enabled', [true, 1, '1', 't', 'true']],
+      ['disabled', [false, 0, '0', 'f', 'false']],
+    ])('reads %s as any database exports it', async (state, values) => {
+      for (const enabled of values) {
+        const { endpoints } = await reported(['nestjs', '-'], [rowWith({ enabled })]);
+
+        expect(endpoints).toMatchObject([{ result: 'create', state }]);
+      }
+    });
+
+    it.each([
+      ['is missing', {}, 'enabled: is missing; add it to the export'],
+      ['has another value', { enabled: 'yes' }, 'enabled: "yes" is unknown; write true or false'],
+    ])('refuses a row whose column "enabled" %s', async (_, more, problem) => {
+      const { endpoints } = await reported(['nestjs', '-'], [rowWith(more)]);
+
+      expect(endpoints).toMatchObject([{ result: 'invalid', problems: [problem] }]);
     });
 
     it('says which table is missing', async () => {

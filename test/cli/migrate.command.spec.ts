@@ -316,6 +316,11 @@ describe('a database command with invalid options', () => {
       ['migrate', '--database-url', 'postgresql://a/b', '--timeout', 'x'],
       /--timeout/,
     ],
+    [
+      'a timeout that a timer cannot measure',
+      ['migrate', '--database-url', 'postgresql://a/b', '--timeout', '25d'],
+      /at most 24d/,
+    ],
     ['a version that is not a number', ['sql', '--from', 'one'], /--from must be a version number/],
     ['a version that does not exist yet', ['sql', '--from', '99'], /--from is newer/],
   ])('refuses %s without quoting it', async (_, args, message) => {

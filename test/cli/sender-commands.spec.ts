@@ -147,6 +147,23 @@ describe('--sender', () => {
     expect(err).toMatch(message);
   });
 
+  it.each([
+    ['sign', '--method', 'POST'],
+    ['sign', '--profile', 'swt-draft-02'],
+    ['sign', '--audience', 'https://crm.example'],
+    ['sign', '--lifetime', '90'],
+    ['verify', '--issuer', 'https://shop.example'],
+    ['explain', '--audience', 'https://crm.example'],
+  ])('refuses %s with %s, which only applies to tokens', async (command, option, value) => {
+    const event = command === 'sign' ? ['a.b', '{}'] : [];
+    const args = [command, ...event, '--sender', 'stripe', option, value];
+
+    expect(await commandLine(args)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining(`${option} only applies to tokens`),
+    });
+  });
+
   it('refuses data that names another event', async () => {
     const args = ['sign', 'invoice.paid', '{"type":"invoice.made"}', '--sender', 'stripe'];
 

@@ -128,6 +128,26 @@ describe('send', () => {
     expect((await stat(file)).mode & 0o077).toBe(0);
   });
 
+  it('replays a captured HTTP request without the headers of its connection', async () => {
+    const file = join(folder, 'request.http');
+    const signed = await commandLine(['sign', 'order.paid', '{"id":"c6"}', ...issuer, ...METHOD]);
+    const [head, body] = signed.out.split('\r\n\r\n');
+    const captured = ['Host: shop.example', 'Connection: close', `Content-Length: ${body!.length}`];
+    await writeFile(file, [head, ...captured, '', body].join('\r\n'));
+    const { code, out } = await commandLine(['send', url, '--replay', file]);
+
+    expect([code, out]).toEqual([0, expect.stringContaining('204 acknowledged')]);
+    expect(seen()).toContainEqual({ id: 'c6' });
+  });
+
+  it('reports a captured request that HTTP does not allow as wrong usage', async () => {
+    const file = join(folder, 'invalid.json');
+    await writeFile(file, JSON.stringify({ method: 'POST', headers: { 'x-note': '\u20ac' } }));
+    const { code, err } = await commandLine(['send', url, '--replay', file]);
+
+    expect([code, err]).toEqual([2, expect.stringMatching(/cannot be sent: .*x-note/)]);
+  });
+
   it("makes a file that it records to its owner's, and reports one that it cannot write", async () => {
     const file = join(folder, 'shared.json');
     await writeFile(file, '{}', { mode: 0o644 });
@@ -237,6 +257,13 @@ describe('send', () => {
       expect.stringContaining('No answer arrived in time'),
     ]);
     expect([closed.code, closed.err]).toEqual([3, expect.stringContaining('did not answer')]);
+  });
+
+  it('rounds a timeout up to whole milliseconds', async () => {
+    const timeout = ['--timeout', '60000.5ms'];
+    const { code } = await commandLine(['send', url, 'order.created', ...issuer, ...timeout]);
+
+    expect(code).toBe(0);
   });
 
   it('sends to private networks only if it is allowed', async () => {
@@ -390,6 +417,26 @@ describe('listen', () => {
     expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '7']);
     expect(passedBack).toBe('{"code":"E42","message":"closed"}');
     expect(out.text).toMatch(/POST 503 order\.created id \S+\n {2}E42: closed\n {2}\[1\]\n/);
+  });
+
+  it('asks the application for an answer that is not compressed', async () => {
+    let encoding: string | undefined;
+    const application = createServer((request, response) => {
+      encoding = request.headers['accept-encoding'];
+      response.writeHead(204).end();
+    });
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const { origin, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const key = { issuer: ISSUER, secret: SECRET };
+    const { headers } = await signWebhook('order.created', {}, key);
+    const compressed = { ...headers, 'Accept-Encoding': 'gzip, br' };
+    const { status } = await fetch(origin, { method: 'HEAD', headers: compressed });
+    await stop();
+    application.closeAllConnections();
+    application.close();
+
+    expect([status, encoding]).toEqual([204, 'identity']);
   });
 
   it('forwards verified requests and answers with their status', async () => {
@@ -583,6 +630,11 @@ describe('wrong usage', () => {
     ],
     ['an unknown option', ['sign', 'a.b', ...issuer, '--hidden-value'], /is unknown/],
     ['no issuer', ['sign', 'a.b'], /--issuer is required/],
+    [
+      'neither issuer nor key',
+      ['sign', 'a.b', '--key', 'no/such'],
+      /--issuer is[^]*no\/such cannot/,
+    ],
     ['no event', ['sign', ...issuer], /name of the event/],
     ['data that is not JSON', ['sign', 'a.b', '{hidden-value', ...issuer], /not valid JSON/],
     [
@@ -596,6 +648,11 @@ describe('wrong usage', () => {
       /--allow-http/,
     ],
     ['no URL', ['send', 'crm', 'a.b', ...issuer], /Pass the URL/],
+    [
+      'a timeout that a timer cannot measure',
+      ['send', 'https://crm.example', 'a.b', ...issuer, '--timeout', '25d'],
+      /--timeout must be a positive duration of at most 24d/,
+    ],
     [
       'a status that is not a failure',
       ['listen', ...issuer, '--fail', '204'],

@@ -111,7 +111,7 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
           '[]',
           '[\n    ConfigModule.forRoot({ isGlobal: true }),\n  ]',
         ),
-        '.env': 'PORT=3000\nWEBHOOK_SECRET=mine',
+        '.env': 'WEBHOOK_ISSUER=https://me.example\nWEBHOOK_SECRET=mine',
         '.env.example': 'PORT=3000',
       }),
     );
@@ -122,8 +122,18 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(json(files['package.json'])['dependencies']).toMatchObject({
       '@nestjs/config': '^4.0.4',
     });
-    expect(files['.env']).toBe('PORT=3000\nWEBHOOK_SECRET=mine');
+    expect(files['.env']).toBe('WEBHOOK_ISSUER=https://me.example\nWEBHOOK_SECRET=mine');
     expect(files['.env.example']).toMatch(/^PORT=3000\n\n# Webhooks/);
+  });
+
+  it('adds the issuer to the secret of another product, and warns about that secret', async () => {
+    const { files, said } = await add(project({ '.env': 'WEBHOOK_SECRET=whsec_mine\n' }));
+
+    expect(files['.env']).toBe(
+      'WEBHOOK_SECRET=whsec_mine\n\n# Webhooks: their sender, and the secret that both sides share\nWEBHOOK_ISSUER=https://shop.example\n',
+    );
+    expect(said).toMatch(/\.env has a WEBHOOK_SECRET already.*src\/webhooks\/webhooks\.module\.ts/);
+    expect(said).not.toContain('whsec_mine');
   });
 
   it('writes no secret to a file that git would commit', async () => {
@@ -233,6 +243,31 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     expect(added.files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
     expect(kept.files['vitest.config.e2e.ts']).toBe(own);
     expect(kept.said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
+  });
+
+  it('prepares the end-to-end tests of an application in a monorepo', async () => {
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify(NEST_11),
+        'apps/shop/src/app.module.ts': APP_MODULE,
+        'apps/shop/test/jest-e2e.json': JSON.stringify({ rootDir: '.' }),
+      }),
+      { sourceRoot: 'apps/shop/src' },
+    );
+
+    expect(json(files['apps/shop/test/jest-e2e.json'])).toMatchObject({
+      setupFiles: ['<rootDir>/webhooks.env.ts'],
+      transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
+    });
+    expect(files).toHaveProperty(['apps/shop/test/webhooks.env.ts']);
+  });
+
+  it('names a configuration with comments, which it would lose', async () => {
+    const files = project({ 'test/jest-e2e.json': '{\n  // Slow.\n  "rootDir": "."\n}' });
+
+    await expect(add(files)).rejects.toThrow(
+      /^test\/jest-e2e\.json is not plain JSON, so nothing was changed\. Remove its comments/,
+    );
   });
 
   it('names what it cannot change: other Jest configurations, an old module resolution', async () => {

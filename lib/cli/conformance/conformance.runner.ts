@@ -138,5 +138,6 @@ function failureOf(error: unknown): string {
 
 function skew(date: string | undefined, sentAt: number): number | undefined {
   const time = Date.parse(date ?? '');
-  return Number.isNaN(time) ? undefined : Math.round((time - sentAt) / 1_000);
+  // The header has whole seconds, so less than one is no difference.
+  return Number.isNaN(time) ? undefined : Math.trunc((time - sentAt) / 1_000);
 }

@@ -1,5 +1,8 @@
-import { createHmac, createPrivateKey, createPublicKey, sign } from 'node:crypto';
+import { createHmac, createPrivateKey, createPublicKey, type JsonWebKey, sign } from 'node:crypto';
+import { secretBytes } from '../../token/keys/parse-secret.js';
+import { isHmac } from '../../token/keys/token-keys.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
+import type { IssuerKey } from '../arguments.js';
 
 /** Signs any input, including input that the package's own signer refuses. */
 export interface ProbeSigner {
@@ -30,16 +33,18 @@ export function hmacSigner(secret: string | Buffer, alg = 'HS256'): ProbeSigner 
   return { alg, sign, withAlgorithm: (other) => hmacSigner(secret, other) };
 }
 
-/** The bytes of a shared secret, decoded as the package does. */
-export function secretBytes(secret: string): Buffer {
-  return secret.startsWith('whsec_')
-    ? Buffer.from(secret.slice('whsec_'.length), 'base64')
-    : Buffer.from(secret);
+/** Signs with a key that `readIssuerKey` has checked. */
+export function signerOf({ key, alg = 'HS256' }: IssuerKey['key']): ProbeSigner {
+  return isHmac(alg)
+    ? hmacSigner(secretBytes(key, alg, 'sign'), alg)
+    : keyPairSigner(typeof key === 'string' ? key : { key: key as JsonWebKey, format: 'jwk' }, alg);
 }
 
-/** Signs with a private key; it must fit the algorithm. */
-export function keyPairSigner(pem: string, alg: SignatureAlgorithm): ProbeSigner {
-  const key = createPrivateKey(pem);
+function keyPairSigner(
+  material: Parameters<typeof createPrivateKey>[0],
+  alg: SignatureAlgorithm,
+): ProbeSigner {
+  const key = createPrivateKey(material);
   const digest = alg === 'EdDSA' ? null : (DIGESTS[alg] ?? 'sha256');
   const options = alg.startsWith('PS')
     ? { key, padding: 6, saltLength: 32 }

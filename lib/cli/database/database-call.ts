@@ -1,6 +1,5 @@
-import { parseDuration } from '../../clock/duration.js';
 import { isSchemaName, SCHEMA_RULE } from '../../postgres/sql-text.js';
-import { type Options, UsageError } from '../arguments.js';
+import { type Options, readTimeout, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';
 
 /** The help on the options of every command that connects. */
@@ -47,13 +46,10 @@ export function readDatabaseCall(
   },
   env: CommandIo['env'],
 ): DatabaseCall {
-  const timeout = parseDuration(values.timeout ?? '10s') ?? 0;
-  if (timeout <= 0)
-    throw new UsageError('--timeout must be a positive duration, such as 10s or 500ms.');
   return {
+    timeout: readTimeout(values.timeout ?? '10s'),
     url: readUrl(values['database-url'] ?? env['DATABASE_URL']),
     schema: readSchema(values.schema),
-    timeout,
   };
 }
 

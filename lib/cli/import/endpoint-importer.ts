@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { SystemClock } from '../../clock/webhook-clock.js';
 import { EndpointRegistry } from '../../endpoints/endpoint.registry.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
@@ -41,6 +42,8 @@ export interface ImportTarget {
 
 const OTHER_TENANT =
   'id: another tenant has an endpoint with this id; give this one another id in the export';
+const LISTED_TWICE =
+  'id: is listed twice in the export, with different values; remove one of the entries';
 /** Milliseconds for a statement. */
 const TIMEOUT = 120_000;
 const MAX_OVERLAP = 3_650 * 86_400_000;
@@ -53,7 +56,14 @@ export async function importEndpoints(
   const store = new PostgresEndpointStore(client, { schema, timeout: TIMEOUT });
   const endpoints = await managerOf(store, sealingKey, egress);
   const imported: ImportedEndpoint[] = [];
-  for (const one of found) imported.push(await importEndpoint(one, endpoints));
+  const byId = new Map<unknown, SourceEndpoint>();
+  for (const one of found) {
+    const { id } = one.endpoint;
+    const first = byId.get(id) ?? one;
+    if (id !== undefined) byId.set(id, first);
+    const problems = isDeepStrictEqual(one, first) ? one.problems : [...one.problems, LISTED_TWICE];
+    imported.push(await importEndpoint({ ...one, problems }, endpoints));
+  }
   return imported;
 }
 

@@ -1,5 +1,12 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
-import { defined, elementsOf, membersOf, type SourceEndpoint, textOf } from './source-endpoint.js';
+import {
+  booleanOf,
+  defined,
+  elementsOf,
+  membersOf,
+  type SourceEndpoint,
+  textOf,
+} from './source-endpoint.js';
 
 /** Reads a row of the table `endpoints` of `@nestjs/webhooks`. */
 export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number): SourceEndpoint {
@@ -16,7 +23,11 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
   // Newest first; only those that a rotation has replaced expire.
   const [current, previous] = opened;
   const events = jsonList(event_types);
-  const isEnabled = enabled === true || enabled === 1;
+  const isEnabled = booleanOf(enabled);
+  if (enabled === undefined) problems.push('enabled: is missing; add it to the export');
+  else if (isEnabled === undefined) {
+    problems.push(`enabled: ${JSON.stringify(enabled)} is unknown; write true or false`);
+  }
   const reason = textOf(rest['disabled_reason']);
   return {
     endpoint: defined({
@@ -31,8 +42,8 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
       typeof previous?.expiresAt === 'number'
         ? { secret: previous.secret, expiresAt: previous.expiresAt }
         : undefined,
-    state: isEnabled ? 'enabled' : 'disabled',
-    notes: isEnabled || reason === undefined ? [] : [`was disabled: ${reason}`],
+    state: isEnabled === true ? 'enabled' : 'disabled',
+    notes: isEnabled === true || reason === undefined ? [] : [`was disabled: ${reason}`],
     problems,
   };
 }

@@ -40,7 +40,12 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
   if (translated?.hasOperators === true) {
     notes.push('filter: operators also compare the elements of lists');
   }
-  const isDisabled = textOf(rest['disabled_at']) !== undefined;
+  const disabledAt = rest['disabled_at'] ?? '';
+  if (typeof disabledAt !== 'string') {
+    problems.push(
+      `disabled_at: ${JSON.stringify(disabledAt)} is unknown; write a time in ISO 8601, or null`,
+    );
+  }
   const isStandard = mode === 'standard';
   notes.push(
     isStandard
@@ -65,7 +70,7 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
       envelope: isStandard ? false : undefined,
     }),
     previous: isRotating ? { secret: previous_secret, expiresAt } : undefined,
-    state: isDisabled ? 'disabled' : isStandard ? 'enabled' : 'paused',
+    state: disabledAt !== '' ? 'disabled' : isStandard ? 'enabled' : 'paused',
     notes,
     problems,
   };

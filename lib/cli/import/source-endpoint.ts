@@ -35,6 +35,16 @@ export function textOf(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }
 
+const BOOLEANS: ReadonlyMap<unknown, boolean> = new Map<unknown, boolean>([
+  ...[true, 1, '1', 't', 'true'].map((value) => [value, true] as const),
+  ...[false, 0, '0', 'f', 'false'].map((value) => [value, false] as const),
+]);
+
+/** A boolean, in any form in which databases export it; `undefined` for another value. */
+export function booleanOf(value: unknown): boolean | undefined {
+  return BOOLEANS.get(value);
+}
+
 /** A time in ISO 8601 as epoch milliseconds. */
 export function timeOf(value: unknown): number | undefined {
   const time = typeof value === 'string' ? Date.parse(value) : NaN;

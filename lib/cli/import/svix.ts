@@ -1,5 +1,6 @@
 import {
   BY_HAND,
+  booleanOf,
   credentialsIn,
   defined,
   elementsOf,
@@ -39,7 +40,11 @@ export function readSvix(item: unknown): SourceEndpoint {
       `headers: Svix does not return the values of ${hidden.join(', ')}; add them to "headers" in the export`,
     );
   }
-  if (membersOf(transformation)['enabled'] === true) {
+  const isDisabled = booleanOf(disabled ?? false);
+  if (isDisabled === undefined) {
+    problems.push(`disabled: ${JSON.stringify(disabled)} is unknown; write true or false`);
+  }
+  if (booleanOf(membersOf(transformation)['enabled'] ?? false) !== false) {
     problems.push(`transformation: there is none here; publish the data that it makes: ${BY_HAND}`);
   }
   return {
@@ -57,7 +62,7 @@ export function readSvix(item: unknown): SourceEndpoint {
       // Svix sends the payload as it was passed.
       envelope: false,
     }),
-    state: disabled === true ? 'disabled' : 'enabled',
+    state: isDisabled === true ? 'disabled' : 'enabled',
     notes,
     problems,
   };

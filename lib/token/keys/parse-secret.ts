@@ -38,7 +38,8 @@ export function parseSecret(
   return { key: new HmacKey(alg, createSecretKey(bytes), kid) };
 }
 
-function secretBytes(material: unknown, alg: HmacAlgorithm, use: KeyUse): Buffer | string {
+/** @returns the bytes of a shared secret, or what is wrong with it */
+export function secretBytes(material: unknown, alg: HmacAlgorithm, use: KeyUse): Buffer | string {
   if (typeof material === 'string') return stringBytes(material);
   const keyObject = asKeyObject(material);
   if (keyObject !== undefined) {

@@ -1,14 +1,19 @@
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, DRAFT_00, probesOf, TOLERANT } from './define-probe.js';
+import {
+  ADVISED,
+  DEFAULT_ONLY,
+  DRAFT_00,
+  probesOf,
+  REPEATED,
+  TOLERANT,
+  withMember,
+} from './define-probe.js';
 
 const probes = probesOf('token');
 const { refused } = probes();
 
-const REPEATED = 'Parsers disagree on the value of a repeated member.';
 const JSON_OBJECT = 'The claims are one JSON object in UTF-8 (RFC 7519, section 7.2).';
 const REQUIRED = 'The claim is required.';
-
-const withMember = (member: string, json: string): string => `{${member},${json.slice(1)}`;
 
 /** Wrong claims with a valid signature. */
 export const CLAIM_PROBES: readonly Probe[] = [

@@ -43,6 +43,14 @@ export function probesOf(
   };
 }
 
+/** Adds a member at the beginning of a JSON object. */
+export function withMember(member: string, json: string): string {
+  return `{${member},${json.slice(1)}`;
+}
+
+/** The reason of probes with a repeated member. */
+export const REPEATED = 'Parsers disagree on the value of a repeated member.';
+
 type Formats = Pick<Probe, 'profiles'>;
 
 export const DEFAULT_ONLY: Formats = { profiles: ['webhook-token'] };
