@@ -5,7 +5,7 @@ import { isEnvelope } from '../request/sender-payload.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url } from '../token/decoding.js';
-import { parseJson } from '../token/json.js';
+import { isObject, parseJson } from '../token/json.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
@@ -186,10 +186,13 @@ export class InMemoryWebhookTransport {
 
   private capture({ method, url, headers, data }: TransportRequest): SentWebhook {
     const sent = headers as Record<string, string>;
-    const token = sent['Authorization']?.slice('Bearer '.length) ?? '';
+    const bearer = sent['Authorization']?.slice('Bearer '.length) ?? '';
     const body = data as Buffer | undefined;
     const content = body && readBody(body, sent['Content-Type']);
-    const claims = token === '' ? standardClaims(sent, content) : readClaims(token);
+    // A Standard Webhook may have other credentials of its endpoint there.
+    const signed = readClaims(bearer);
+    const token = signed === undefined ? '' : bearer;
+    const claims = signed ?? standardClaims(sent, content);
     const id = claims.txn ?? claims.jti;
     const request = { method: method as 'HEAD' | 'POST', url: url!, headers: sent, body };
     return {
@@ -253,10 +256,12 @@ async function isAccepted(
   return verdict === 'accepted';
 }
 
-/** The claims of a token that is not verified. */
-export function readClaims(token: string): WebhookTokenClaims {
-  const payload = decodeBase64url(token.split('.')[1] ?? '');
-  return parseJson(payload?.toString() ?? '') as WebhookTokenClaims;
+/** The claims of a token that is not verified; `undefined` if it is no webhook token. */
+export function readClaims(token: string): WebhookTokenClaims | undefined {
+  const claims = parseJson(decodeBase64url(token.split('.')[1] ?? '')?.toString() ?? '');
+  const { webhook } = isObject(claims) ? claims : {};
+  const isToken = isObject(webhook) && typeof webhook['event'] === 'string';
+  return isToken ? (claims as WebhookTokenClaims) : undefined;
 }
 
 function readBody(body: Buffer, contentType: string | undefined): unknown {
