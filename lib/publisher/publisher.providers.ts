@@ -24,6 +24,7 @@ import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { requireHttp, WEBHOOK_HTTP } from './webhook-http.js';
+import { OAuthTokens } from '../sending/oauth-tokens.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
 
 /** Injection token of what is there once the keys are. */
@@ -99,11 +100,12 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(SIGNING_KEYS, loadSigningKeys),
   whenConfigured(WebhookQueue, (options) => options.queue),
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
+  whenConfigured(OAuthTokens, (options) => new OAuthTokens(options)),
   whenConfigured(
     WebhookSender,
-    (options, http: HttpService | WebhookConfigurationError | undefined) =>
-      new WebhookSender(options, requireHttp(http)),
-    [WEBHOOK_HTTP],
+    (options, http: HttpService | WebhookConfigurationError | undefined, tokens: OAuthTokens) =>
+      new WebhookSender(options, requireHttp(http), tokens),
+    [WEBHOOK_HTTP, OAuthTokens],
   ),
   whenConfigured(
     WebhookDeliverer,
