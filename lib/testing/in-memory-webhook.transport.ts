@@ -49,6 +49,8 @@ export interface TransportRequest {
   readonly url?: string | undefined;
   readonly headers?: unknown;
   readonly data?: unknown;
+  /** One for all requests of an attempt. */
+  readonly signal?: object | undefined;
 }
 
 /** What the publisher gets for a request, as from axios. */
@@ -102,6 +104,8 @@ export class InMemoryWebhookTransport {
   /** Every request, in order. */
   readonly sent: SentWebhook[] = [];
   private readonly scripts = new Map<string, readonly TransportReply[]>();
+  /** Numbers of attempts, by their signals. */
+  private readonly attempts = new WeakMap<object, number>();
 
   /** @param respond - a reply, or a function that returns one; default 204 */
   constructor(private respond: TransportReply | TransportResponder = 204) {}
@@ -184,7 +188,7 @@ export class InMemoryWebhookTransport {
     return longest === undefined ? undefined : this.scripts.get(longest);
   }
 
-  private capture({ method, url, headers, data }: TransportRequest): SentWebhook {
+  private capture({ method, url, headers, data, signal }: TransportRequest): SentWebhook {
     const sent = headers as Record<string, string>;
     const bearer = sent['Authorization']?.slice('Bearer '.length) ?? '';
     const body = data as Buffer | undefined;
@@ -201,12 +205,19 @@ export class InMemoryWebhookTransport {
       claims,
       event: claims.webhook.event,
       id,
-      attempt:
-        this.filter((one) => one.id === id && one.url === url && one.method === method).length + 1,
+      attempt: this.attemptOf(id, url!, signal),
       data: method === 'HEAD' ? claims.webhook.data : dataOf(content, claims),
       isSignedWith: async (key) =>
         token === '' ? isStandard(request, key) : isAccepted(request, claims, key),
     };
+  }
+
+  private attemptOf(id: string, url: string, signal: object = {}): number {
+    const earlier = this.filter((one) => one.id === id && one.url === url);
+    const next = Math.max(0, ...earlier.map(({ attempt }) => attempt)) + 1;
+    const number = this.attempts.get(signal) ?? next;
+    this.attempts.set(signal, number);
+    return number;
   }
 }
 

@@ -419,4 +419,33 @@ describe('InMemoryWebhookTransport', () => {
 
     expect(transport.filter({ url }).map(({ attempt }) => attempt)).toEqual([1, 1, 2, 2]);
   });
+
+  const requests = (id: string): unknown[] =>
+    transport.filter({ id }).map(({ attempt, method }) => [attempt, method]);
+
+  it('counts a HEAD and the POST that replaces it as one attempt', async () => {
+    transport.script(CRM, 503, 405, 204);
+    const { id } = await publisher.send('crm', 'order.created');
+    await flushDeliveries(app, { retries: true });
+
+    expect(requests(id)).toEqual([
+      [1, 'HEAD'],
+      [2, 'HEAD'],
+      [2, 'POST'],
+      [3, 'HEAD'],
+    ]);
+  });
+
+  it('counts a retry by POST after an attempt by HEAD', async () => {
+    transport.respondWith(503);
+    const { id } = await publisher.send('crm', 'order.created');
+    transport.respondWith(({ method }) => (method === 'HEAD' ? 405 : 204));
+    await publisher.send('crm', 'order.paid');
+    await flushDeliveries(app, { retries: true });
+
+    expect(requests(id)).toEqual([
+      [1, 'HEAD'],
+      [2, 'POST'],
+    ]);
+  });
 });
