@@ -36,7 +36,7 @@ export function addWebhooks<Document extends { openapi: string }>(
 ): Document {
   const target = document as OpenApiDocument;
   if (target.openapi.startsWith('3.0')) {
-    convertNullable(target);
+    convertSchemas(target);
     target.openapi = '3.1.0';
   }
   const config = app.get(ApplicationConfig, { strict: false });
@@ -107,11 +107,27 @@ function documentRoutes(document: OpenApiDocument, ids: ReadonlySet<string>): vo
 
 const COMBINED = ['$ref', 'allOf', 'anyOf', 'oneOf'];
 
-/** Replaces `nullable` of OpenAPI 3.0, which OpenAPI 3.1 ignores. */
-function convertNullable(part: unknown, key?: string): void {
+/** Replaces the keywords of schemas that OpenAPI 3.1 no longer has in the form of 3.0. */
+function convertSchemas(part: unknown, key?: string): void {
   if (typeof part !== 'object' || part === null) return;
-  for (const member of schemaMembers(part, key)) convertNullable(member.value, member.key);
+  for (const member of schemaMembers(part, key)) convertSchemas(member.value, member.key);
   const schema = part as DocumentPart;
+  convertLimit(schema, 'minimum', 'exclusiveMinimum');
+  convertLimit(schema, 'maximum', 'exclusiveMaximum');
+  convertNullable(schema);
+}
+
+/** Makes a limit that a boolean marks as exclusive the value of the keyword. */
+function convertLimit(schema: DocumentPart, inclusive: string, exclusive: string): void {
+  const { [exclusive]: isExclusive, [inclusive]: limit } = schema;
+  if (typeof isExclusive !== 'boolean') return;
+  delete schema[exclusive];
+  if (!isExclusive || limit === undefined) return;
+  delete schema[inclusive];
+  schema[exclusive] = limit;
+}
+
+function convertNullable(schema: DocumentPart): void {
   const { nullable, ...rest } = schema;
   if (typeof nullable !== 'boolean') return;
   delete schema['nullable'];

@@ -206,7 +206,8 @@ function relocated<Part>(part: Part, place: string, key?: string): Part {
   return copy as Part;
 }
 
+/** A reference to an `$anchor`, such as `#price`, stays valid in another place. */
 function moved(reference: string, place: string): string {
-  const isOwn = reference.startsWith('#') && !reference.startsWith('#/components/');
+  const isOwn = /^#(?:\/(?!components\/)|$)/.test(reference);
   return isOwn ? `${place}${reference.slice(1)}` : reference;
 }

@@ -1,4 +1,4 @@
-import type { FactoryProvider, InjectionToken, Provider } from '@nestjs/common';
+import type { FactoryProvider, InjectionToken, Provider, Type } from '@nestjs/common';
 import type { HttpService } from '@nestjs/axios';
 import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { SystemClock } from '../clock/webhook-clock.js';
@@ -24,21 +24,17 @@ import { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { WebhookPublisher } from './webhook.publisher.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { requireHttp, WEBHOOK_HTTP } from './webhook-http.js';
+import { OAuthTokens } from '../sending/oauth-tokens.js';
 import { WebhookSender } from '../sending/webhook.sender.js';
 
 /** Injection token of what is there once the keys are. */
 const SIGNING_KEYS = Symbol('nestjs-webhook-token/signing-keys');
 
-type Methods<Service> = { readonly [Name in keyof Service]: () => Promise<never> };
+/** Methods that Nest calls. */
+const LIFECYCLE_HOOK = /^(?:on|before)[A-Z]/;
 
-/**
- * Replaces a service of a module without `publisher` options: every method rejects, so that no event is lost silently.
- *
- * @param methods - an object with a member for each method
- */
-function unconfigured<Service>(
-  methods: Readonly<Record<keyof Service & string, true>>,
-): Methods<Service> {
+/** Replaces a service of a module without `publisher` options: every method rejects, so that no event is lost silently. */
+function unconfigured(service: Type): Readonly<Record<string, () => Promise<never>>> {
   const reject = async (): Promise<never> => {
     throw new WebhookConfigurationError([
       {
@@ -48,48 +44,12 @@ function unconfigured<Service>(
       },
     ]);
   };
-  return Object.fromEntries(Object.keys(methods).map((name) => [name, reject])) as Methods<Service>;
+  return Object.fromEntries(
+    Object.getOwnPropertyNames(service.prototype)
+      .filter((name) => name !== 'constructor' && !LIFECYCLE_HOOK.test(name))
+      .map((name) => [name, reject]),
+  );
 }
-
-const UNCONFIGURED_PUBLISHER = unconfigured<Pick<WebhookPublisher, 'publish' | 'send' | 'sign'>>({
-  publish: true,
-  send: true,
-  sign: true,
-});
-
-const UNCONFIGURED_ENDPOINTS = unconfigured<WebhookEndpoints>({
-  create: true,
-  get: true,
-  list: true,
-  report: true,
-  format: true,
-  update: true,
-  delete: true,
-  disable: true,
-  enable: true,
-  pause: true,
-  resume: true,
-  rotateKey: true,
-  circuit: true,
-  definedEvents: true,
-  activity: true,
-  test: true,
-  testFilter: true,
-  reseal: true,
-});
-
-const UNCONFIGURED_DELIVERIES = unconfigured<WebhookDeliveries>({
-  list: true,
-  get: true,
-  payload: true,
-  redeliver: true,
-  recover: true,
-  skip: true,
-  stats: true,
-  countsByStep: true,
-  prune: true,
-  erase: true,
-});
 
 /**
  * The publisher and what it is made of. The module provides {@link PUBLISHER_OPTIONS}, which are
@@ -99,11 +59,12 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(SIGNING_KEYS, loadSigningKeys),
   whenConfigured(WebhookQueue, (options) => options.queue),
   whenConfigured(EndpointRegistry, (options) => new EndpointRegistry(options)),
+  whenConfigured(OAuthTokens, (options) => new OAuthTokens(options)),
   whenConfigured(
     WebhookSender,
-    (options, http: HttpService | WebhookConfigurationError | undefined) =>
-      new WebhookSender(options, requireHttp(http)),
-    [WEBHOOK_HTTP],
+    (options, http: HttpService | WebhookConfigurationError | undefined, tokens: OAuthTokens) =>
+      new WebhookSender(options, requireHttp(http), tokens),
+    [WEBHOOK_HTTP, OAuthTokens],
   ),
   whenConfigured(
     WebhookDeliverer,
@@ -157,7 +118,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       transaction: PublishTransaction,
     ) =>
       options === undefined
-        ? UNCONFIGURED_PUBLISHER
+        ? unconfigured(WebhookPublisher)
         : new WebhookPublisher(options, endpoints, queue, deliverer, sender, transaction),
     inject: [
       PUBLISHER_OPTIONS,
@@ -179,7 +140,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       queue: WebhookQueue,
     ) =>
       options === undefined
-        ? UNCONFIGURED_ENDPOINTS
+        ? unconfigured(WebhookEndpoints)
         : new WebhookEndpoints(options, endpoints, sender, async (id) => attemptPaused(id, queue)),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
     inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
@@ -188,7 +149,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     provide: WebhookDeliveries,
     useFactory: (options: ResolvedPublisherOptions | undefined, queue: WebhookQueue) =>
       options === undefined
-        ? UNCONFIGURED_DELIVERIES
+        ? unconfigured(WebhookDeliveries)
         : new WebhookDeliveries(queue, options.clock, options.endpointLimits.redeliveriesPerMinute),
     inject: [PUBLISHER_OPTIONS, WebhookQueue],
   },

@@ -21,7 +21,7 @@ import {
 import type { Endpoint } from './endpoint.js';
 import type { TransportOptions } from './connections.js';
 import { HttpTransport } from './http.transport.js';
-import { CredentialFailure, OAuthTokens } from './oauth-tokens.js';
+import { CredentialFailure, type OAuthTokens } from './oauth-tokens.js';
 import {
   RequestComposer,
   wantedMethod,
@@ -73,16 +73,15 @@ export class WebhookSender {
   readonly composer: RequestComposer;
   private readonly log = new PublisherLog();
   private readonly transport: HttpTransport;
-  private readonly tokens: OAuthTokens;
   private readonly running = new Set<AbortController>();
 
   /** @param http - the application's; by default, one is created for the first attempt */
   constructor(
     private readonly options: SenderOptions,
     http: HttpService | undefined,
+    private readonly tokens: OAuthTokens,
   ) {
     this.transport = new HttpTransport(options, http);
-    this.tokens = new OAuthTokens(options);
     this.composer = new RequestComposer(options.clock, options.maxHeadBytes, () =>
       this.transport.inheritedHeaders(),
     );

@@ -2,6 +2,9 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { asJson, type WebhookEventCatalog } from '../events/event-catalog.js';
+import { isObject, parseJson } from '../token/json.js';
+import { isJsonType } from '../token/payload.js';
+import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import { readClaims } from './in-memory-webhook.transport.js';
 
 /** An event as it was sent: a `SentWebhook`, or the content of a recorded file. */
@@ -84,32 +87,42 @@ async function readRecordings(path: string): Promise<Recording[]> {
   return Promise.all(files.map(readRecording));
 }
 
+/** Reads a file of {@link recordEvents}, or a request of the command `send --record`. */
 async function readRecording(name: string): Promise<Recording> {
-  const { event, data, ...request } = JSON.parse(await readFile(name, 'utf8')) as CapturedJson;
-  return typeof event === 'string'
-    ? { name, event, data }
-    : { name, ...readRequest(request, name) };
+  const content = parseJson(await readFile(name, 'utf8'));
+  if (!isObject(content)) throw notRecorded(name, 'it is not a JSON object');
+  const { event, data, headers, ...request } = content;
+  if (typeof event === 'string') return { name, event, data };
+  const named = Object.entries(headers ?? {}).map(
+    ([header, value]) => [header.toLowerCase(), String(value)] as const,
+  );
+  const { authorization = '', 'content-type': contentType = 'application/json' } =
+    Object.fromEntries(named) as Record<string, string | undefined>;
+  const claims = readClaims(authorization.replace(/^Bearer /i, ''));
+  if (claims === undefined) {
+    throw notRecorded(name, 'it has neither "event" nor a request with a webhook token');
+  }
+  return { name, event: claims.webhook.event, data: dataOf(request, claims, contentType, name) };
 }
 
-/** A file of {@link recordEvents}, or a request of the command `send --record`. */
-interface CapturedJson {
-  readonly event?: unknown;
-  readonly data?: unknown;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string;
-  readonly bodyBase64?: string;
+function dataOf(
+  { body, bodyBase64 }: { readonly body?: unknown; readonly bodyBase64?: unknown },
+  { webhook }: WebhookTokenClaims,
+  contentType: string,
+  name: string,
+): unknown {
+  if (typeof bodyBase64 === 'string') return Buffer.from(bodyBase64, 'base64');
+  if (body === undefined) return webhook.data;
+  if (typeof body !== 'string') throw notRecorded(name, 'its "body" is not a string');
+  if (!isJsonType(contentType)) return Buffer.from(body);
+  const data = parseJson(body);
+  if (data === undefined)
+    throw notRecorded(name, `its "body" is not JSON, although its type is ${contentType}`);
+  return data;
 }
 
-function readRequest({ headers, body, bodyBase64 }: CapturedJson, name: string): RecordedEvent {
-  const bearer = Object.entries(headers ?? {}).find(([key]) => /^authorization$/i.test(key))?.[1];
-  if (bearer === undefined) {
-    throw new Error(
-      `${name} is not a recording: it has neither "event" nor a request with a token.`,
-    );
-  }
-  const { webhook } = readClaims(bearer.replace(/^Bearer /i, ''));
-  if (bodyBase64 !== undefined) {
-    return { event: webhook.event, data: Buffer.from(bodyBase64, 'base64') };
-  }
-  return { event: webhook.event, data: body === undefined ? webhook.data : JSON.parse(body) };
+function notRecorded(name: string, reason: string): Error {
+  return new Error(
+    `${name} is not a recording: ${reason}. Record the event again, or remove the file.`,
+  );
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
+import { isDeepStrictEqual, types } from 'node:util';
 import type { INestApplication } from '@nestjs/common';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, rule } from '../options/rules.js';
@@ -55,6 +55,14 @@ const OPTIONS = object<ExpectIdempotentOptions>()({
   neighbours: optional(rule<readonly NeighbourEvent[]>(Array.isArray, 'must be a list of events')),
 });
 
+/** Values that JSON loses or refuses, and the remedy. */
+const UNOBSERVABLE: readonly (readonly [(value: unknown) => boolean, string, string])[] = [
+  [types.isMap, 'Map', 'convert it to [...map]'],
+  [types.isSet, 'Set', 'convert it to [...set]'],
+  [types.isPromise, 'Promise', 'await it'],
+  [(value) => typeof value === 'bigint', 'BigInt', 'convert it with String(value)'],
+];
+
 /** How often the sender repeats an event that is refused. */
 const MAX_ATTEMPTS = 4;
 
@@ -77,7 +85,7 @@ const MAX_ATTEMPTS = 4;
  * Every scenario runs, also after one has failed.
  *
  * @throws {@link IdempotencyError} with each scenario whose outcome differs from that of one clean delivery
- * @throws Error if a clean delivery is refused
+ * @throws Error if a clean delivery is refused, no handler takes the event, or `observe` returns nothing that can be compared
  */
 export async function expectIdempotent<Event extends WebhookEventName>(
   app: INestApplication,
@@ -268,10 +276,8 @@ class IdempotencyCheck {
     return newEvent(this.first);
   }
 
-  /** As JSON, so that a later change of an object that is still in use does not change the observation. */
   private async observe(): Promise<unknown> {
-    const state = await this.options.observe();
-    return state === undefined ? undefined : (JSON.parse(JSON.stringify(state)) as unknown);
+    return copyOf(await this.options.observe());
   }
 
   private compare(scenario: IdempotencyScenario, expected: unknown, actual: unknown): void {
@@ -281,7 +287,12 @@ class IdempotencyCheck {
   }
 
   private async deliverCleanly(sent: SentEvent): Promise<void> {
-    const { status, code, error } = await this.send(sent);
+    const { status, code, error, outcome } = await this.send(sent);
+    if (outcome === 'unhandled') {
+      throw new Error(
+        `expectIdempotent: no handler takes "${sent.event}", so nothing is tested; correct its name, or add a handler`,
+      );
+    }
     if (isSuccess(status)) return;
     throw new Error(
       `expectIdempotent: ${sent.event} was refused with ${status}${code === undefined ? '' : ` (${code})`}; deliver it with deliverWebhook() to see why`,
@@ -337,6 +348,28 @@ class IdempotencyCheck {
 
 function newEvent({ event, data }: NeighbourEvent): SentEvent {
   return { event, data, id: randomUUID() };
+}
+
+/**
+ * A copy of the state by JSON, so that a later change of an object that is still in use does not change the observation.
+ *
+ * @throws Error if JSON would lose the state, so that every state would be equal
+ */
+function copyOf(state: unknown): unknown {
+  const json = JSON.stringify(state, (name, value: unknown) => {
+    const found = UNOBSERVABLE.find(([isOfType]) => isOfType(value));
+    if (found === undefined) return value;
+    const [, type, remedy] = found;
+    const place = name === '' ? '' : ` (${name})`;
+    throw new Error(
+      `expectIdempotent: observe returned a ${type}${place}, which JSON cannot hold; ${remedy}`,
+    );
+  }) as string | undefined;
+  if (json !== undefined) return JSON.parse(json);
+  const what = state === undefined ? 'undefined' : `a ${typeof state}`;
+  throw new Error(
+    `expectIdempotent: observe returned ${what}; return the state that handlers change, such as the rows of a table`,
+  );
 }
 
 function isSuccess(status: number): boolean {

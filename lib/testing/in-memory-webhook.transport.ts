@@ -5,7 +5,7 @@ import { isEnvelope } from '../request/sender-payload.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url } from '../token/decoding.js';
-import { parseJson } from '../token/json.js';
+import { isObject, parseJson } from '../token/json.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
@@ -49,6 +49,8 @@ export interface TransportRequest {
   readonly url?: string | undefined;
   readonly headers?: unknown;
   readonly data?: unknown;
+  /** One for all requests of an attempt. */
+  readonly signal?: object | undefined;
 }
 
 /** What the publisher gets for a request, as from axios. */
@@ -102,6 +104,8 @@ export class InMemoryWebhookTransport {
   /** Every request, in order. */
   readonly sent: SentWebhook[] = [];
   private readonly scripts = new Map<string, readonly TransportReply[]>();
+  /** Numbers of attempts, by their signals. */
+  private readonly attempts = new WeakMap<object, number>();
 
   /** @param respond - a reply, or a function that returns one; default 204 */
   constructor(private respond: TransportReply | TransportResponder = 204) {}
@@ -184,12 +188,15 @@ export class InMemoryWebhookTransport {
     return longest === undefined ? undefined : this.scripts.get(longest);
   }
 
-  private capture({ method, url, headers, data }: TransportRequest): SentWebhook {
+  private capture({ method, url, headers, data, signal }: TransportRequest): SentWebhook {
     const sent = headers as Record<string, string>;
-    const token = sent['Authorization']?.slice('Bearer '.length) ?? '';
+    const bearer = sent['Authorization']?.slice('Bearer '.length) ?? '';
     const body = data as Buffer | undefined;
     const content = body && readBody(body, sent['Content-Type']);
-    const claims = token === '' ? standardClaims(sent, content) : readClaims(token);
+    // A Standard Webhook may have other credentials of its endpoint there.
+    const signed = readClaims(bearer);
+    const token = signed === undefined ? '' : bearer;
+    const claims = signed ?? standardClaims(sent, content);
     const id = claims.txn ?? claims.jti;
     const request = { method: method as 'HEAD' | 'POST', url: url!, headers: sent, body };
     return {
@@ -198,12 +205,19 @@ export class InMemoryWebhookTransport {
       claims,
       event: claims.webhook.event,
       id,
-      attempt:
-        this.filter((one) => one.id === id && one.url === url && one.method === method).length + 1,
+      attempt: this.attemptOf(id, url!, signal),
       data: method === 'HEAD' ? claims.webhook.data : dataOf(content, claims),
       isSignedWith: async (key) =>
         token === '' ? isStandard(request, key) : isAccepted(request, claims, key),
     };
+  }
+
+  private attemptOf(id: string, url: string, signal: object = {}): number {
+    const earlier = this.filter((one) => one.id === id && one.url === url);
+    const next = Math.max(0, ...earlier.map(({ attempt }) => attempt)) + 1;
+    const number = this.attempts.get(signal) ?? next;
+    this.attempts.set(signal, number);
+    return number;
   }
 }
 
@@ -253,10 +267,12 @@ async function isAccepted(
   return verdict === 'accepted';
 }
 
-/** The claims of a token that is not verified. */
-export function readClaims(token: string): WebhookTokenClaims {
-  const payload = decodeBase64url(token.split('.')[1] ?? '');
-  return parseJson(payload?.toString() ?? '') as WebhookTokenClaims;
+/** The claims of a token that is not verified; `undefined` if it is no webhook token. */
+export function readClaims(token: string): WebhookTokenClaims | undefined {
+  const claims = parseJson(decodeBase64url(token.split('.')[1] ?? '')?.toString() ?? '');
+  const { webhook } = isObject(claims) ? claims : {};
+  const isToken = isObject(webhook) && typeof webhook['event'] === 'string';
+  return isToken ? (claims as WebhookTokenClaims) : undefined;
 }
 
 function readBody(body: Buffer, contentType: string | undefined): unknown {

@@ -1,12 +1,19 @@
+import { randomBytes } from 'node:crypto';
 import type { LoggerService } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { WebhookIssuer } from '../keys/issuer-list.js';
+import type { KeyProvider } from '../keys/key-provider.js';
 import { readOptions } from '../options/read-options.js';
-import { CLOCK, instance, object, optional } from '../options/rules.js';
+import { CLOCK, instance, isOptions, object, optional, rule } from '../options/rules.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
+import { EventPoller } from '../receiver/event.poller.js';
 import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 import { WEBHOOK_HTTP } from '../publisher/webhook-http.js';
+import { OAuthTokens } from '../sending/oauth-tokens.js';
+import { isObject } from '../token/json.js';
+import type { WebhookKey } from '../token/keys/key-material.js';
 import { RESOLVED_OPTIONS } from '../webhook.module.js';
 import { MODULE_OPTIONS_TOKEN } from '../webhook.module-definition.js';
 import type { WebhookModuleOptions } from '../webhook-module-options.interface.js';
@@ -21,12 +28,24 @@ export interface OverrideWebhooksOptions {
   readonly transport?: InMemoryWebhookTransport | undefined;
   /** Default: one in memory. Pass a `PostgresReplayStore` to test `event.commit(tx)` with its database. */
   readonly replayStore?: ReplayStore | undefined;
+  /** Keys that verify tokens, by issuer: the public keys of the test, because no `jwksUri` is fetched. Default: none. */
+  readonly keys?: IssuerTestKeys | undefined;
 }
+
+type IssuerProvider = KeyProvider<readonly WebhookIssuer[]>;
+
+type IssuerTestKeys = Readonly<Record<string, readonly WebhookKey[]>>;
 
 const OVERRIDES = object<OverrideWebhooksOptions>()({
   clock: optional(CLOCK),
   transport: optional(instance('an InMemoryWebhookTransport', 'script')),
   replayStore: optional(instance('a ReplayStore', 'reserve')),
+  keys: optional(
+    rule<IssuerTestKeys>(
+      (value) => isOptions(value) && Object.values(value).every(Array.isArray),
+      'must be lists of keys by issuer: { "https://shop.example": [{ kid, alg, key }] }',
+    ),
+  ),
 });
 
 /** The part of `TestingModuleBuilder` of `@nestjs/testing` that is used. */
@@ -60,21 +79,77 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
 ): Builder {
   readOptions(OVERRIDES, overrides, 'overrideWebhooks');
   const transport = overrides.transport ?? new InMemoryWebhookTransport();
-  return replaceParts(builder, (options) => inMemory(options, overrides), transport);
+  return replaceParts(
+    builder,
+    (options) => inMemory(options, overrides),
+    transport,
+    overrides.keys,
+  );
 }
 
-/** Replaces the options of the application's `WebhookModule`, and its HTTP requests. @returns the builder */
+/**
+ * Replaces the options of the application's `WebhookModule`, and everything that sends requests.
+ *
+ * @param keys - verify tokens in place of the key sets of issuers
+ * @returns the builder
+ */
 export function replaceParts<Builder extends TestingBuilder>(
   builder: Builder,
   change: (options: WebhookModuleOptions) => WebhookModuleOptions,
   transport: InMemoryWebhookTransport,
+  keys: IssuerTestKeys = {},
 ): Builder {
   builder.overrideProvider(RESOLVED_OPTIONS).useFactory({
-    factory: (options) => resolveWebhookOptions(change(options)),
+    factory: (options) => resolveWebhookOptions(withoutKeySets(change(options), keys)),
     inject: [MODULE_OPTIONS_TOKEN],
   });
   builder.overrideProvider(WEBHOOK_HTTP).useValue(transport);
+  builder.overrideProvider(EventPoller).useValue({ status: () => [] });
+  builder.overrideProvider(OAuthTokens).useValue({ get: async () => ACCESS_TOKEN, close() {} });
   return builder;
+}
+
+const ACCESS_TOKEN = 'test-access-token';
+
+type Issuers = WebhookReceiverOptions['issuers'];
+
+/** Replaces the `jwksUri` of issuers with keys, so that a token can be verified without a network. */
+function withoutKeySets(
+  { receiver, ...options }: WebhookModuleOptions,
+  keys: IssuerTestKeys,
+): WebhookModuleOptions {
+  const local = (issuers: Issuers): Issuers => {
+    if (Array.isArray(issuers)) return issuers.map((issuer) => withLocalKeys(issuer, keys));
+    if (!isProvider(issuers)) return issuers;
+    const { ttl, maxStale } = issuers;
+    return {
+      ttl,
+      maxStale,
+      load: async () => local(await issuers.load()),
+      refresh: async () => issuers.refresh(),
+      subscribe: (reload) => issuers.subscribe(reload),
+    } as IssuerProvider;
+  };
+  const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions => ({
+    ...one,
+    issuers: local(one.issuers),
+  });
+  return { ...options, receiver: receiver && [receiver].flat().map(receive) };
+}
+
+function isProvider(issuers: Issuers): issuers is IssuerProvider {
+  return isObject(issuers) && 'load' in issuers;
+}
+
+/** A wrong entry stays as it is, so that it is reported. */
+function withLocalKeys(entry: WebhookIssuer, keys: IssuerTestKeys): WebhookIssuer {
+  if (!isObject(entry)) return entry;
+  const { jwksUri, ...issuer } = entry as WebhookIssuer;
+  const all = [...(issuer.keys ?? []), ...(keys[issuer.issuer] ?? [])];
+  // An issuer must have a key; no sender has this one.
+  const isAlone = jwksUri !== undefined && issuer.secret === undefined && all.length === 0;
+  if (isAlone) return { ...issuer, keys: [{ key: randomBytes(32) }] };
+  return all.length === 0 ? issuer : { ...issuer, keys: all };
 }
 
 function inMemory(

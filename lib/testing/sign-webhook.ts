@@ -1,4 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import {
   CLOCK,
@@ -23,6 +24,7 @@ import { rulesOf } from '../token/profiles/profile.js';
 import {
   DEFAULT_PROFILE,
   type HashAlgorithm,
+  MAX_INLINE_BYTES,
   WEBHOOK_PROFILES,
 } from '../token/webhook-token.constants.js';
 
@@ -96,7 +98,8 @@ export interface SignedTestWebhook {
  * ```
  *
  * @param data - a JSON value, or a Buffer or Uint8Array together with the option `contentType`
- * @throws {@link WebhookDeliveryError} `invalid_data`; {@link WebhookConfigurationError} for an invalid key
+ * @throws {@link WebhookDeliveryError} `invalid_data`, or `invalid_option` if HEAD is required and cannot carry the data;
+ *   {@link WebhookConfigurationError} for an invalid key
  */
 export async function signWebhook<Event extends WebhookEventName>(
   event: Event,
@@ -127,6 +130,7 @@ export async function signRequest(
   const payload = encodePayload(data, options.contentType);
   const byHead = options.method !== 'POST' && rules.methods.has('HEAD');
   const inline = byHead ? inlinePayload(payload) : undefined;
+  if (options.method === 'HEAD' && inline === undefined) throw headCannotCarry();
   const body =
     inline !== undefined || payload.bytes === undefined ? undefined : Buffer.from(payload.bytes);
   const isHashed = inline === undefined && (body !== undefined || rules.hashesEmptyBody);
@@ -149,4 +153,11 @@ export async function signRequest(
     body,
     token,
   };
+}
+
+function headCannotCarry(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'invalid_option',
+    `HEAD cannot carry this payload; use the method 'auto'. HEAD needs a profile that has it, and no data or a JSON object of at most ${MAX_INLINE_BYTES} bytes. The object must not consist of hash, size and hashAlg only, which receivers read as a reference to a body.`,
+  );
 }

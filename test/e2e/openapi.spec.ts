@@ -201,6 +201,33 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
   });
 });
 
+describe('addWebhooks', () => {
+  it('converts exclusive limits, which OpenAPI 3.1 has as numbers', async () => {
+    class Parcel {
+      @ApiProperty({ minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: true })
+      weight!: number;
+      @ApiProperty({ minimum: 1, exclusiveMinimum: false, nullable: true, type: Number })
+      size!: number | null;
+    }
+    const { app } = await startApp(adapters[0]![1]());
+    const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
+      extraModels: [Parcel],
+    });
+    addWebhooks(document, app);
+    await app.close();
+
+    expect(await validate(document)).toBe('3.1');
+    expect(document.components?.schemas?.['Parcel']).toEqual({
+      type: 'object',
+      required: ['weight', 'size'],
+      properties: {
+        weight: { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 9 },
+        size: { type: ['number', 'null'], minimum: 1 },
+      },
+    });
+  });
+});
+
 describe('generateEventDocs', () => {
   const described = defineEvents({
     'order.created': { schema: z.object({ id: z.string() }), examples: [{ id: 'o-1' }] },
@@ -226,6 +253,18 @@ describe('generateEventDocs', () => {
     expect(components?.['schemas']?.['order.sold']).toEqual({
       properties: { default: { $ref }, total: { $ref } },
       $defs: jsonSchema.$defs,
+    });
+  });
+
+  it('keeps a reference to an anchor', () => {
+    const jsonSchema = {
+      properties: { total: { $ref: '#price' }, self: { $ref: '#' } },
+      $defs: { price: { $anchor: 'price', type: 'number' } },
+    };
+    const { components } = generateEventDocs(defineEvents({ 'order.sold': { jsonSchema } }));
+
+    expect(components?.['schemas']?.['order.sold']).toMatchObject({
+      properties: { total: { $ref: '#price' }, self: { $ref: '#/components/schemas/order.sold' } },
     });
   });
 

@@ -195,6 +195,7 @@ describe('publishing', () => {
     const [publisher] = await create();
     for (const call of [
       () => publisher.publish('a.b'),
+      () => publisher.publishAll([{ event: 'a.b' }]),
       () => publisher.send('https://x.example', 'a.b'),
       () => publisher.sign('https://x.example', 'a.b'),
     ]) {

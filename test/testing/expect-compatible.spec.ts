@@ -56,13 +56,14 @@ describe('expectCompatible', () => {
     );
   });
 
+  const record = async (request: unknown): Promise<string> => {
+    const file = join(folder, 'request.json');
+    await writeFile(file, typeof request === 'string' ? request : JSON.stringify(request));
+    return file;
+  };
+
   it('reads requests that the command line has recorded', async () => {
     const events = defineEvents({ 'order.created': { schema: order } });
-    const record = async (request: object): Promise<string> => {
-      const file = join(folder, 'request.json');
-      await writeFile(file, JSON.stringify(request));
-      return file;
-    };
     const head = { authorization: `Bearer ${signed({ data: { id: 7 } })}` };
     const post = { Authorization: `Bearer ${signed()}` };
 
@@ -73,6 +74,35 @@ describe('expectCompatible', () => {
     await expectCompatible(events, await record({ method: 'POST', headers: post, body }));
     await expect(expectCompatible(events, await record({ body }))).rejects.toThrow(
       'is not a recording',
+    );
+  });
+
+  it('reads a recorded body that is not JSON as bytes', async () => {
+    const events = defineEvents({ 'order.created': { schema: z.instanceof(Buffer) } });
+    const headers = { authorization: `Bearer ${signed()}`, 'content-type': 'text/csv' };
+
+    await expectCompatible(
+      events,
+      await record({ method: 'POST', headers, body: 'id,total\n1,2' }),
+    );
+    await expectCompatible(events, await record({ method: 'POST', headers, bodyBase64: '/w==' }));
+  });
+
+  it.each([
+    ['broken JSON', '{ "event": '],
+    ['null', null],
+    ['a list', [{ event: 'order.created' }]],
+    ['headers that are no object', { headers: null }],
+    ['a header that is no token', { headers: { authorization: 'Bearer a.b.c' } }],
+    ['other credentials', { headers: { authorization: ['Basic YTpi'] } }],
+    [
+      'a body that is not the JSON that it declares',
+      { headers: { authorization: `Bearer ${signed()}` }, body: '{ "id":' },
+    ],
+    ['a body that is no string', { headers: { authorization: `Bearer ${signed()}` }, body: 7 }],
+  ])('names the file with %s', async (_, content) => {
+    await expect(expectCompatible(defineEvents({}), await record(content))).rejects.toThrow(
+      /request\.json is not a recording: /,
     );
   });
 

@@ -96,10 +96,11 @@ afterEach(async () => {
 async function check(
   Handler: Type,
   more: Partial<Parameters<typeof expectIdempotent>[3]> & {
+    event?: string;
     receiver_?: Partial<WebhookReceiverOptions>;
   } = {},
 ): Promise<void> {
-  const { receiver_, ...options } = more;
+  const { event = 'order.created', receiver_, ...options } = more;
   const isController = Reflect.hasMetadata('path', Handler);
   class App {}
   Module({
@@ -117,7 +118,7 @@ async function check(
     controllers: isController ? [Handler] : [],
   })(App);
   app = await NestFactory.create(App, { logger: false });
-  await expectIdempotent(app, 'order.created', CREATED, {
+  await expectIdempotent(app, event, CREATED, {
     issuer: ISSUER,
     secret: SECRET,
     observe,
@@ -429,6 +430,33 @@ describe('expectIdempotent', () => {
       message: expect.stringContaining('order.created was refused with 500 (handler_failed)'),
       cause: { message: 'no database' },
     });
+  });
+
+  it('refuses an event, and a neighbour, that no handler takes', async () => {
+    await expect(check(ComparesVersions, { event: 'oder.created' })).rejects.toThrow(
+      'expectIdempotent: no handler takes "oder.created", so nothing is tested; correct its name, or add a handler',
+    );
+    await app?.close();
+    await expect(
+      check(Upserts, { neighbours: [{ event: 'order.piad', data: PAID }] }),
+    ).rejects.toThrow('no handler takes "order.piad"');
+  });
+
+  it.each<[string, () => unknown, string]>([
+    ['undefined', () => void effects.count, 'observe returned undefined; return the state'],
+    ['a function', () => effects.byKey.get, 'observe returned a function; return the state'],
+    ['a Map', () => effects.byKey, 'observe returned a Map, which JSON cannot hold; convert it'],
+    [
+      'a Set in a list',
+      () => ({ rows: [{ keys: new Set(effects.charges) }] }),
+      'observe returned a Set (keys), which JSON cannot hold; convert it',
+    ],
+    ['a promise', () => ({ rows: observe() }), 'observe returned a Promise (rows)'],
+    ['a BigInt', () => ({ count: BigInt(effects.count) }), 'observe returned a BigInt (count)'],
+  ])('refuses %s as the state', async (_, observed, message) => {
+    await expect(check(Upserts, { observe: observed })).rejects.toThrow(
+      `expectIdempotent: ${message}`,
+    );
   });
 
   it('leaves the replay store of the application as it was', async () => {

@@ -4,12 +4,17 @@ import { Injectable, type INestApplication, Module } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
+  KeyProvider,
   MemoryReplayStore,
   OnWebhookEvent,
+  WebhookEndpoints,
   type WebhookEvent,
+  type WebhookIssuer,
   WebhookModule,
+  type WebhookModuleOptions,
   WebhookPublisher,
 } from 'nestjs-webhook-token';
+import { securityEvents } from 'nestjs-webhook-token/senders';
 import {
   deliverWebhook,
   flushDeliveries,
@@ -17,7 +22,9 @@ import {
   overrideWebhooks,
   TestClock,
 } from '../../lib/testing/index.js';
+import { JwksServer } from '../fixtures/jwks-server.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
+import { TokenEndpoint } from '../sending/token-endpoint.js';
 
 const sender = { issuer: ISSUER, secret: SECRET };
 const CRM = 'https://crm.example/hooks';
@@ -128,6 +135,104 @@ describe('overrideWebhooks', () => {
     expect(deliveries).toHaveLength(2);
     expect(await deliverWebhook(app, 'payment.paid', {}, once)).toMatchObject({ status: 204 });
     expect((await deliverWebhook(app, 'payment.paid', {}, once)).outcome).toBe('duplicate');
+  });
+
+  const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const key = { kid: 'test', alg: 'ES256', key: pair.publicKey } as const;
+  const signing = { issuer: ISSUER, key: { ...key, key: pair.privateKey } };
+  const local = { allowHttp: true, allowPrivateNetworks: true };
+  const overridden = async (
+    options: WebhookModuleOptions,
+    overrides: Parameters<typeof overrideWebhooks>[1] = {},
+  ): Promise<INestApplication> => {
+    const builder = Test.createTestingModule({ imports: [WebhookModule.forRoot(options)] });
+    const testing = await overrideWebhooks(builder, overrides).compile();
+    return testing.createNestApplication({ logger: false }).init();
+  };
+
+  it('fetches no events from a sender that is polled', async () => {
+    const asked: string[] = [];
+    const sender = securityEvents({
+      issuer: ISSUER,
+      audience: 'https://shop.example',
+      secret: SECRET,
+      poll: {
+        url: 'https://idp.example/poll',
+        authorization() {
+          asked.push('poll');
+          return 'Bearer of production';
+        },
+      },
+    });
+    const polling = await overridden({ receiver: { path: 'idp', sender } });
+    await polling.close();
+
+    expect(asked).toEqual([]);
+  });
+
+  it('sends a fixed access token, and no client secret to the token endpoint', async () => {
+    const tokens = await TokenEndpoint.start();
+    const oauth2 = { tokenUrl: tokens.url, clientId: 'shop', clientSecret: 'of production' };
+    const endpoint = {
+      id: 'crm',
+      url: CRM,
+      profile: 'standard-webhooks' as const,
+      credentials: { oauth2 },
+    };
+    const sending = await overridden(
+      { publisher: { ...sender, ...local, endpoints: [] } },
+      { transport },
+    );
+    await sending.get(WebhookEndpoints).create(endpoint);
+    const sent = await sending.get(WebhookPublisher).send('crm', 'order.created', { id: 'o1' });
+    await Promise.all([sending.close(), tokens.stop()]);
+
+    expect(sent.status).toBe('delivered');
+    expect(tokens.requests).toEqual([]);
+    expect(transport.single()).toMatchObject({
+      token: '',
+      event: 'order.created',
+      headers: { Authorization: 'Bearer test-access-token' },
+    });
+  });
+
+  class Provided extends KeyProvider<readonly WebhookIssuer[]> {
+    constructor(public issuers: readonly WebhookIssuer[]) {
+      super();
+    }
+    override async load(): Promise<readonly WebhookIssuer[]> {
+      return this.issuers;
+    }
+  }
+
+  it.each([
+    ['listed', (issuer: WebhookIssuer) => [issuer]],
+    ['provided', (issuer: WebhookIssuer) => new Provided([issuer])],
+  ])('verifies with the key of the test, and fetches no key set: issuers %s', async (_, create) => {
+    const server = await JwksServer.start([], false);
+    const issuers = create({ issuer: ISSUER, jwksUri: server.uri });
+    const options = { receiver: { path: 'webhooks', issuers, jwksFetch: local } };
+    const knowing = await overridden(options, { keys: { [ISSUER]: [key] } });
+    const other = await overridden(options);
+    const answers = await Promise.all(
+      [knowing, other].map((one) => deliverWebhook(one, 'order.created', {}, signing)),
+    );
+    await Promise.all([knowing.close(), other.close(), server.close()]);
+
+    expect(answers.map(({ status }) => status)).toEqual([204, 401]);
+    expect(server.hits).toBe(0);
+  });
+
+  it('follows a provider of issuers', async () => {
+    const provider = new Provided([]);
+    provider.issuers = [{ issuer: 'https://other.example', secret: SECRET }];
+    const receiving = await overridden({ receiver: { path: 'webhooks', issuers: provider } });
+    provider.issuers = [sender];
+    await provider.refresh();
+    const answer = await deliverWebhook(receiving, 'order.created', {}, sender);
+    await receiving.close();
+
+    expect(answer.status).toBe(204);
   });
 });
 
@@ -313,5 +418,34 @@ describe('InMemoryWebhookTransport', () => {
     await flushDeliveries(app, { retries: true });
 
     expect(transport.filter({ url }).map(({ attempt }) => attempt)).toEqual([1, 1, 2, 2]);
+  });
+
+  const requests = (id: string): unknown[] =>
+    transport.filter({ id }).map(({ attempt, method }) => [attempt, method]);
+
+  it('counts a HEAD and the POST that replaces it as one attempt', async () => {
+    transport.script(CRM, 503, 405, 204);
+    const { id } = await publisher.send('crm', 'order.created');
+    await flushDeliveries(app, { retries: true });
+
+    expect(requests(id)).toEqual([
+      [1, 'HEAD'],
+      [2, 'HEAD'],
+      [2, 'POST'],
+      [3, 'HEAD'],
+    ]);
+  });
+
+  it('counts a retry by POST after an attempt by HEAD', async () => {
+    transport.respondWith(503);
+    const { id } = await publisher.send('crm', 'order.created');
+    transport.respondWith(({ method }) => (method === 'HEAD' ? 405 : 204));
+    await publisher.send('crm', 'order.paid');
+    await flushDeliveries(app, { retries: true });
+
+    expect(requests(id)).toEqual([
+      [1, 'HEAD'],
+      [2, 'POST'],
+    ]);
   });
 });

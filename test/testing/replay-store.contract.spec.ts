@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from '@jest/globals';
 import { MemoryReplayStore } from 'nestjs-webhook-token';
 import {
@@ -9,6 +10,7 @@ import {
   type ReplayVerdict,
 } from 'nestjs-webhook-token/ports';
 import { replayStoreContract } from '../../lib/testing/replay-store.contract.js';
+import { documentAt } from '../docs/documents.js';
 
 /** A common mistake: check, wait for the answer, then write. */
 class GetThenSetStore extends ReplayStore {
@@ -207,6 +209,25 @@ describe('the contract of replay stores', () => {
 
   it('is fulfilled by the store that those are derived from', async () => {
     expect(await violations((clock) => new FaultyStore(clock))).toEqual([]);
+  });
+
+  it('is fulfilled by the example of the documentation', async () => {
+    const { blocks } = documentAt('docs/guides/testing.md');
+    const { code } = blocks.find(({ code: one }) => one.includes('replayStoreContract('))!;
+    const failures: string[] = [];
+    const running: Promise<void>[] = [];
+    const it = (name: string, run: () => Promise<void>): void => {
+      running.push(run().catch(() => void failures.push(name)));
+    };
+    runInNewContext(code.replace(/^import .*$/gm, ''), {
+      MemoryReplayStore,
+      replayStoreContract,
+      it,
+    });
+    await Promise.all(running);
+
+    expect(running.length).toBeGreaterThan(20);
+    expect(failures).toEqual([]);
   });
 
   it('waits for real time with the option wait', async () => {

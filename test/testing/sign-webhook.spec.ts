@@ -76,6 +76,29 @@ describe('signWebhook with a profile', () => {
   );
 });
 
+describe("signWebhook with the method 'HEAD'", () => {
+  it.each([
+    ['a list', [1], {}],
+    ['an object of more than 6000 bytes', { text: 'x'.repeat(6_000) }, {}],
+    ['bytes', Buffer.from('a,b'), { contentType: 'text/csv' }],
+    ['an object that looks like a reference to a body', { hash: 'a'.repeat(64), size: 1 }, {}],
+    ['an object, in a profile without HEAD', { id: 'o1' }, { profile: 'swt-draft-02' as const }],
+  ])('refuses %s', async (_, data, more) => {
+    const options = { ...signing, ...more, method: 'HEAD' as const };
+
+    await expect(signWebhook('order.created', data as never, options)).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringMatching(/^HEAD cannot carry this payload; use the method 'auto'\./),
+    });
+  });
+
+  it.each([[{ id: 'o1' }], [undefined]])('signs %j', async (data) => {
+    const signed = await signWebhook('order.created', data, { ...signing, method: 'HEAD' });
+
+    expect(signed).toMatchObject({ method: 'HEAD', body: undefined });
+  });
+});
+
 describe('a receiver on a TestClock', () => {
   let started: StartedApp;
   afterEach(() => started.app.close());

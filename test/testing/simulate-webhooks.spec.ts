@@ -117,6 +117,7 @@ function billingModule(handlers: new (tables: Tables) => unknown, isQueued = fal
   return BillingModule;
 }
 
+type Simulate = Parameters<Parameters<typeof simulateWebhooks>[0]>[0];
 type Publish = (app: INestApplicationContext, n: number) => Promise<unknown>;
 
 const publish: Publish = async (app, n) =>
@@ -243,6 +244,21 @@ describe('simulateWebhooks', () => {
     const { invariant } = await failureOf({ handlers: InsertsInTransaction }, { seeds: 100 });
 
     expect(invariant).toBe('an accepted event is delivered or dead');
+  });
+
+  it('refuses a receiver that takes no requests', async () => {
+    const testing = (simulated: Simulate, module: unknown): Promise<INestApplicationContext> =>
+      simulated(Test.createTestingModule({ imports: [module as never] })).compile();
+
+    await expect(
+      simulateWebhooks(
+        async (simulated) => testing(simulated, shopModule(durable())),
+        async (simulated) => testing(simulated, billingModule(InsertsAtOnce)),
+        { publish, seeds: 1 },
+      ),
+    ).rejects.toThrow(
+      'simulateWebhooks: the receiver takes no requests; return testing.createNestApplication() from its function',
+    );
   });
 
   it('rejects an option that it does not know', async () => {

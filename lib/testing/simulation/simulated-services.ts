@@ -227,6 +227,11 @@ export class SimulatedServices {
       process.isStarting = true;
       const context = await start(simulate);
       const app = 'getHttpServer' in context ? (context as INestApplication) : undefined;
+      if (app === undefined && servers.side === 'receiver') {
+        throw new Error(
+          'simulateWebhooks: the receiver takes no requests; return testing.createNestApplication() from its function',
+        );
+      }
       await (app === undefined ? context.init() : initialise(app));
       process.isStarting = false;
       return { context, receive: async (webhook) => requestInMemory(app!, webhook) };
