@@ -116,8 +116,9 @@ function dataOf(
   if (typeof body !== 'string') throw notRecorded(name, 'its "body" is not a string');
   if (!isJsonType(contentType)) return Buffer.from(body);
   const data = parseJson(body);
-  if (data === undefined)
+  if (data === undefined) {
     throw notRecorded(name, `its "body" is not JSON, although its type is ${contentType}`);
+  }
   return data;
 }
 

@@ -6,6 +6,8 @@ import { SERVICE_URLS } from '../fixtures/service-urls.mjs';
 
 /** The position of the time among the parameters of a statement. The model has the time of the server. */
 const TIME = {
+  releaseAll: 1,
+  releaseNext: 2,
   claim: 1,
   claimLimited: 1,
   endLimited: 2,
