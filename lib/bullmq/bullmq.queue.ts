@@ -7,6 +7,7 @@ import {
   waitUntil,
   type WebhookClock,
 } from '../clock/webhook-clock.js';
+import { servesAnother } from '../queue/queue-options.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
@@ -122,6 +123,7 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
+    if (this.stopping && this.worker !== undefined) throw servesAnother(true);
     const { clock, history, keys, lanes, limits, turns } = this;
     const { concurrency, lease, timeout } = this.options;
     const runner = new DeliveryRunner({

@@ -59,6 +59,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private readonly groups: GroupCommit;
   private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
+  private isConsumed = false;
   private stopping = false;
   private readonly limits = new RememberedLimits();
 
@@ -96,8 +97,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    await this.open();
-    if (this.consumer !== undefined) throw servesAnother();
+    if (this.isConsumed) throw servesAnother(this.stopping);
+    this.isConsumed = true;
+    try {
+      await this.open();
+    } catch (error) {
+      this.isConsumed = false;
+      throw error;
+    }
     // An application may shut down while it starts.
     if (this.stopping) return;
     const { connection: database, statements, upkeep, options, channel, host } = this;

@@ -100,7 +100,7 @@ export class InProcessQueue extends WebhookQueue {
 
   override consume(handler: DeliveryHandler): void {
     if (this.handler !== undefined) {
-      throw servesAnother();
+      throw servesAnother(this.stopping);
     }
     this.handler = handler;
     const { clock, keepPayloads, memory } = this;

@@ -79,8 +79,10 @@ export function withQueueDefaults<
   return { ...options, concurrencyPerDestination, clock };
 }
 
-/** The error for a queue that is consumed twice. */
-export function servesAnother(): WebhookConfigurationError {
-  const message = 'already serves another publisher; create a queue of its own for each';
+/** The error for a queue that is consumed twice. @param hasStopped - whether the first application has stopped it */
+export function servesAnother(hasStopped: boolean): WebhookConfigurationError {
+  const message = hasStopped
+    ? 'was stopped with the application that used it; create the queue in forRootAsync({ useFactory }), or use overrideWebhooks() in tests'
+    : 'already serves another publisher; create a queue of its own for each';
   return new WebhookConfigurationError([{ path: 'publisher.queue', message }]);
 }

@@ -3,7 +3,6 @@ import { APP_INTERCEPTOR } from '@nestjs/core';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
-import { WebhookHandlerContext } from './handlers/handler-call.js';
 import { WebhookDispatcher, WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { WebhookGuard } from './webhook.guard.js';
@@ -23,7 +22,6 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   ReceivePipeline,
   ReceiverReporter,
   WebhookGuard,
-  WebhookHandlerContext,
   WebhookHandlerRegistry,
   WebhookExplorer,
   WebhookMount,

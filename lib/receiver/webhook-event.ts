@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { ArgumentsHost } from '@nestjs/common';
 import { WebhookReplayError } from '../errors/webhook.error.js';
 import type { RequestBody } from '../request/body.js';
 import type { VerifiedRequest } from '../request/webhook-scheme.js';
@@ -8,6 +9,7 @@ import type { WebhookEventData, WebhookEventsMatching } from '../token/webhook-e
 import type { ReceivedProfile } from '../token/webhook-token.constants.js';
 import type { QueuedTrace, ReceivingOperation } from './receiver.channels.js';
 import type { PayloadValidator } from './handlers/payload-validator.js';
+import { WEBHOOK_CONTEXT_TYPE } from './receiver.constants.js';
 import type { WebhookReception } from './reception.js';
 
 /**
@@ -194,5 +196,12 @@ function receptionFor({ reception, handlers }: EventInternals): WebhookReception
   throw new WebhookReplayError(
     'unsupported_option',
     'the event was not received by a receiver, so there is no record of it to commit',
+  );
+}
+
+/** Whether Nest calls a handler with a verified event. A `@WebhookRoute()` that is a handler too has its guard there as well. */
+export function isHandlerCall(host: ArgumentsHost): boolean {
+  return (
+    host.getType<string>() === WEBHOOK_CONTEXT_TYPE && host.getArgByIndex(0) instanceof WebhookEvent
   );
 }

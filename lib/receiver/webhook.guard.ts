@@ -23,7 +23,7 @@ import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceivePipeline } from './receive.js';
 import type { WebhookReception } from './reception.js';
-import { isReadOnDemand, type WebhookEvent } from './webhook-event.js';
+import { isHandlerCall, isReadOnDemand, type WebhookEvent } from './webhook-event.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /**
@@ -44,10 +44,11 @@ export class WebhookGuard implements CanActivate {
     private readonly adapterHost: HttpAdapterHost,
     mount: WebhookMount,
   ) {
-    mount.addGuard();
+    mount.addGuard(this);
   }
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
+    if (isHandlerCall(context)) return true;
     const http = context.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
     const response = http.getResponse<ServerResponse>();

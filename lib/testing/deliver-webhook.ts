@@ -5,6 +5,7 @@ import { ApplicationConfig } from '@nestjs/core';
 import { HandlerFailure } from '../receiver/error-answers.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
 import type { WebhookEvent } from '../receiver/webhook-event.js';
+import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
 import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver/receiver.reporter.js';
 import { nodeRequest } from '../receiver/node-http.js';
@@ -108,11 +109,29 @@ export async function deliverWebhook<Event extends WebhookEventName>(
 ): Promise<DeliveredWebhook> {
   const read = readOptions(OPTIONS, options, 'deliverWebhook');
   await initialise(app);
-  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(read.receiver);
+  const receiver = receiverOf(app, read.receiver);
   const path = read.path ?? mountedPath(app, receiver.path);
   const signed = await sign(event, data, { ...read, clock: read.clock ?? receiver.clock });
   const request = read.tamper?.(signed) ?? signed;
   return exchange(app, path.startsWith('/') ? path : `/${path}`, request);
+}
+
+/**
+ * Finds a receiver in any webhook module of an application.
+ *
+ * @throws {@link WebhookConfigurationError} if none has it
+ */
+export function receiverOf(app: INestApplication, name: string | undefined): ResolvedReceiver {
+  const modules = app.get(WebhookVerifier, { strict: false, each: true });
+  let problem: unknown;
+  for (const verifier of modules) {
+    try {
+      return verifier.receiver(name);
+    } catch (error) {
+      problem = error;
+    }
+  }
+  throw problem;
 }
 
 async function sign(

@@ -4,13 +4,13 @@ import type { INestApplication } from '@nestjs/common';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, rule } from '../options/rules.js';
 import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
-import { WebhookVerifier } from '../receiver/webhook.verifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import {
   DELIVER_WEBHOOK,
   deliverWebhook,
   type DeliveredWebhook,
   type DeliverWebhookOptions,
+  receiverOf,
 } from './deliver-webhook.js';
 import { FaultyReplayStore } from './faulty-replay.store.js';
 import {
@@ -95,7 +95,7 @@ export async function expectIdempotent<Event extends WebhookEventName>(
 ): Promise<void> {
   readOptions(OPTIONS, options, 'expectIdempotent');
   await app.init();
-  const receiver = app.get(WebhookVerifier, { strict: false }).receiver(options.receiver);
+  const receiver = receiverOf(app, options.receiver);
   const check = new IdempotencyCheck(app, { event, data }, options);
   await check.runOn(receiver);
 }

@@ -29,7 +29,7 @@ export interface OverrideWebhooksOptions {
   /** Default: one in memory. Pass a `PostgresReplayStore` to test `event.commit(tx)` with its database. */
   readonly replayStore?: ReplayStore | undefined;
   /** Keys that verify tokens, by issuer: the public keys of the test, because no `jwksUri` is fetched. Default: none. */
-  readonly keys?: IssuerTestKeys | undefined;
+  readonly issuerKeys?: IssuerTestKeys | undefined;
 }
 
 type IssuerProvider = KeyProvider<readonly WebhookIssuer[]>;
@@ -40,7 +40,7 @@ const OVERRIDES = object<OverrideWebhooksOptions>()({
   clock: optional(CLOCK),
   transport: optional(instance('an InMemoryWebhookTransport', 'script')),
   replayStore: optional(instance('a ReplayStore', 'reserve')),
-  keys: optional(
+  issuerKeys: optional(
     rule<IssuerTestKeys>(
       (value) => isOptions(value) && Object.values(value).every(Array.isArray),
       'must be lists of keys by issuer: { "https://shop.example": [{ kid, alg, key }] }',
@@ -83,7 +83,7 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
     builder,
     (options) => inMemory(options, overrides),
     transport,
-    overrides.keys,
+    overrides.issuerKeys,
   );
 }
 

@@ -83,6 +83,15 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     expect(await queue.stop(Date.now() + 5_000)).toBe(0);
   });
 
+  it('says so if a second application uses it after the first was closed', async () => {
+    const queue = new BullMqQueue(bullQueue());
+    const consume = async () => queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    await consume();
+    await queue.stop(Date.now() + 5_000);
+
+    await expect(consume()).rejects.toThrow('was stopped with the application');
+  });
+
   it('starts the deliveries of other endpoints ahead of the backlog of one', async () => {
     const queue = new BullMqQueue(bullQueue(), { concurrency: 8 });
     const backlog = Array.from({ length: 3_000 }, (_, n) => due(`large-${n}`, 'large'));

@@ -1,9 +1,14 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import {
+  Body,
   Catch,
+  Controller,
   ForbiddenException,
+  HttpCode,
   Inject,
   Injectable,
+  Module,
+  Post,
   Scope,
   UseFilters,
   UseGuards,
@@ -19,12 +24,7 @@ import {
 import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
 import { map, type Observable } from 'rxjs';
 import { z } from 'zod';
-import {
-  OnWebhookEvent,
-  WebhookContext,
-  WebhookData,
-  type WebhookEvent,
-} from 'nestjs-webhook-token';
+import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
 import { adapters, createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
@@ -152,9 +152,72 @@ class Base {
   on(): void {
     note(this.constructor.name);
   }
+
+  @OnWebhookEvent('inherited.overridden')
+  overridden(@WebhookContext() event: unknown, @WebhookData('id') id: unknown): void {
+    note(['base', event, id]);
+  }
 }
 @Injectable()
-class Derived extends Base {}
+class Derived extends Base {
+  @OnWebhookEvent('inherited.overridden')
+  override overridden(data: unknown, event: WebhookEvent): void {
+    note([data, event.event]);
+  }
+}
+
+/** Nest finds the guards of a controller in another way than those of a provider. */
+@Controller('orders')
+class GuardedController {
+  @UseGuards(NoteGuard)
+  @UseInterceptors(NoteInterceptor)
+  @UseFilters(Forgiving)
+  @OnWebhookEvent('enhanced.*')
+  guarded(@WebhookData(undefined, Doubling) data: unknown): void {
+    note(data);
+    throw new RangeError('known');
+  }
+
+  @Post()
+  @HttpCode(200)
+  @OnWebhookEvent('order.posted')
+  posted(@Body() order: unknown): void {
+    note(order);
+  }
+}
+
+@Controller({ path: 'scoped', scope: Scope.REQUEST })
+class ScopedController {
+  @UseGuards(NoteGuard)
+  @OnWebhookEvent('enhanced.*')
+  guarded(): void {
+    note('scoped');
+  }
+}
+
+@Injectable({ scope: Scope.REQUEST })
+class OfItsModule {
+  constructor(@Inject('NAME') private readonly name: string) {}
+
+  @OnWebhookEvent('scoped.module')
+  on(): void {
+    note(this.name);
+  }
+}
+
+@Module({ providers: [OfItsModule, { provide: 'NAME', useValue: 'one' }] })
+class One {}
+
+@Module({ providers: [OfItsModule, { provide: 'NAME', useValue: 'other' }] })
+class Other {}
+
+@Injectable()
+class EventFirst {
+  @OnWebhookEvent('event.first')
+  on(event: WebhookEvent, data: unknown): void {
+    note([event.event, data]);
+  }
+}
 
 let fail: unknown[] = [];
 
@@ -226,6 +289,50 @@ describe('handlers', () => {
     expect((await deliver(origin, 'enhanced.forbidden')).status).toBe(403);
   });
 
+  it.each(adapters)(
+    'of a controller run with its guards, interceptors, pipes and filters, on %s',
+    async (_, create) => {
+      started = await startApp(create(), { controllers: [GuardedController] });
+
+      expect((await deliver(started.origin, 'enhanced.ok', { n: 2 })).status).toBe(204);
+      expect(trace).toEqual([
+        ['guard', 'webhook', 'guarded', 'GuardedController'],
+        'interceptor',
+        { n: 4 },
+        'filter',
+      ]);
+      expect((await deliver(started.origin, 'enhanced.forbidden')).status).toBe(403);
+    },
+  );
+
+  it('of a request-scoped controller run with its guards', async () => {
+    started = await startApp(createFastify(), { controllers: [ScopedController] });
+
+    expect((await deliver(started.origin, 'enhanced.ok')).status).toBe(204);
+    expect((await deliver(started.origin, 'enhanced.forbidden')).status).toBe(403);
+    expect(trace.filter((entry) => entry === 'scoped')).toHaveLength(1);
+  });
+
+  it.each(adapters)('leave the arguments of a route alone, on %s', async (_, create) => {
+    started = await startApp(create(), { controllers: [GuardedController] });
+    const answer = await fetch(`${started.origin}/orders`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: '{"from":"a form"}',
+    });
+    expect((await deliver(started.origin, 'order.posted', { from: 'a sender' })).status).toBe(204);
+
+    expect(answer.status).toBe(200);
+    expect(trace).toEqual([{ from: 'a form' }, { from: 'a sender' }]);
+  });
+
+  it('get the event first if that is what the first parameter takes', async () => {
+    const origin = await start(EventFirst);
+
+    expect((await deliver(origin, 'event.first', { a: 1 })).status).toBe(204);
+    expect(trace).toEqual([['event.first', { a: 1 }]]);
+  });
+
   it('get the data that their own pipes return', async () => {
     const origin = await start(Enhanced);
     await deliver(origin, 'piped.all', { n: 2 });
@@ -274,6 +381,21 @@ describe('handlers', () => {
         ['indirect', 2],
       ]),
     );
+  });
+
+  it('of one class in two modules each get the providers of their own', async () => {
+    started = await startApp(createFastify(), { imports: [One, Other] });
+    await deliver(started.origin, 'scoped.module');
+
+    expect(trace).toEqual(expect.arrayContaining(['one', 'other']));
+    expect(trace).toHaveLength(2);
+  });
+
+  it('can override a handler, with parameters of their own', async () => {
+    const origin = await start(Derived);
+    await deliver(origin, 'inherited.overridden', { id: 7 });
+
+    expect(trace).toEqual([[{ id: 7 }, 'inherited.overridden']]);
   });
 
   it('can be transient or inherited', async () => {

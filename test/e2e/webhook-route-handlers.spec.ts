@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { Controller } from '@nestjs/common';
-import { OnWebhookEvent, WebhookData, WebhookRoute } from 'nestjs-webhook-token';
+import { OnWebhookEvent, WebhookData, WebhookEvent, WebhookRoute } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { head } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
@@ -19,6 +19,18 @@ class Both {
   @WebhookRoute('second')
   second(@WebhookData() data: unknown): void {
     seen.push(['second', data]);
+  }
+
+  @WebhookRoute('third')
+  @OnWebhookEvent('order.third')
+  third(data: unknown, event: WebhookEvent): void {
+    seen.push([event.event, data]);
+  }
+
+  @OnWebhookEvent('order.fourth')
+  @WebhookRoute('fourth')
+  fourth(data: unknown, event: WebhookEvent): void {
+    seen.push([event.event, data]);
   }
 }
 
@@ -42,6 +54,27 @@ describe.each(adapters)(
 
       expect(answer.status).toBe(204);
       expect(seen).toEqual([[method, { id: 'o1' }]]);
+    });
+
+    it.each([
+      ['order.third', 'third'],
+      ['order.fourth', 'fourth'],
+    ])('gets "%s" by position as a handler and as a route', async (event, path) => {
+      seen.length = 0;
+      started = await startApp(createAdapter(), {
+        options: receiverOptions(),
+        controllers: [Both],
+      });
+
+      await head(started.origin, signed({ event, data: { id: 'handler' } }));
+      await head(started.origin, signed({ event, data: { id: 'route' } }), {
+        path: `/both/${path}`,
+      });
+
+      expect(seen).toEqual([
+        [event, { id: 'handler' }],
+        [event, { id: 'route' }],
+      ]);
     });
   },
 );

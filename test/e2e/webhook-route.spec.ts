@@ -37,6 +37,7 @@ import {
   ISSUER,
   SECRET,
   signed,
+  receiverOptions,
   signedBody,
   startApp,
   type StartOptions,
@@ -412,4 +413,26 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
 
     expect((await head(origin, signed(), { path: '/hooks/amount' })).status).toBe(403);
   });
+});
+
+@Controller('all')
+class AllGuarded {
+  @Post()
+  receive(@Body() body: unknown, @WebhookContext() event: WebhookEvent): void {
+    seen.push([body, event.event]);
+  }
+}
+
+it.each(adapters)('the guard of the module can be global, on %s', async (_, createAdapter) => {
+  seen.length = 0;
+  const { app, origin } = await startApp(createAdapter(), {
+    options: receiverOptions({ path: undefined }),
+    controllers: [AllGuarded],
+    providers: [{ provide: APP_GUARD, useExisting: WebhookGuard }],
+  });
+  const { status } = await post(origin, signedBody('{"a":1}'), { path: '/all' });
+  await app.close();
+
+  expect(status).toBe(201);
+  expect(seen).toEqual([[{ a: 1 }, 'order.created']]);
 });

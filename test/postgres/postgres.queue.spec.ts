@@ -281,6 +281,8 @@ const connectionString = urlOf('PostgreSQL');
       await queue.consume(handler);
 
       await expect(queue.consume(handler)).rejects.toThrow('already serves another publisher');
+      await queue.stop(0);
+      await expect(queue.consume(handler)).rejects.toThrow('was stopped with the application');
     });
   });
 

@@ -65,6 +65,15 @@ describe('InProcessQueue', () => {
     await expect(enqueue('d')).rejects.toThrow(/raise maxPending/);
   });
 
+  it('says so if a second application uses it after the first was closed', async () => {
+    const { queue } = bench();
+    queue.consume(async () => DELIVERED);
+    expect(() => queue.consume(async () => DELIVERED)).toThrow('already serves another publisher');
+    await queue.stop(0);
+
+    expect(() => queue.consume(async () => DELIVERED)).toThrow('was stopped with the application');
+  });
+
   it('refuses a delivery that exceeds maxBytes', async () => {
     const { queue, enqueue } = bench({ maxBytes: 10_000 });
     await enqueue('a');

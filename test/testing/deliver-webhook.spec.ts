@@ -197,3 +197,24 @@ it('delivers to an application on HTTPS', async () => {
     await app.close();
   }
 });
+
+it('deliverWebhook finds the receivers of all webhook modules', async () => {
+  const moduleOf = (name: string): Type => {
+    class Feature {}
+    const receiver = { name, path: name, issuers: [sender] };
+    Module({ imports: [WebhookModule.forRoot({ receiver, isGlobal: false })] })(Feature);
+    return Feature;
+  };
+  class App {}
+  Module({ imports: [moduleOf('one'), moduleOf('other')], providers: [Handlers] })(App);
+  const app = await NestFactory.create(App, adapters[0]![1](), { logger: false });
+  for (const receiver of ['one', 'other']) {
+    await deliverWebhook(app, 'order.created', { receiver }, { ...sender, receiver });
+  }
+
+  expect(app.get(Handlers).seen).toEqual([{ receiver: 'one' }, { receiver: 'other' }]);
+  await expect(
+    deliverWebhook(app, 'order.created', {}, { ...sender, receiver: 'none' }),
+  ).rejects.toThrow('none');
+  await app.close();
+});

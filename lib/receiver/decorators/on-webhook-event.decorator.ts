@@ -160,7 +160,8 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
 /**
  * Makes a method handle these events, on any provider or controller of any scope.
  *
- * Without parameter decorators it is called with `(data, event)`. The sender gets its success when the returned promise resolves; if
+ * Without parameter decorators it is called with `(data, event)`, or with `(event, data)` if the class `WebhookEvent` is the type of the
+ * first one. The sender gets its success when the returned promise resolves; if
  * it rejects, the sender tries again.
  *
  * @param events - a name, a pattern (`order.*` matches one segment, `refund.**` any number), or several
@@ -186,7 +187,8 @@ export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (stri
         { path, message: `${message}; name an event, or "**" for every event` },
       ]);
     }
-    takeByPosition(target, key);
-    addSubscription(descriptor.value as object, { patterns, receiver });
+    const method = descriptor.value as object;
+    takeByPosition(target, key, method);
+    addSubscription(method, { patterns, receiver });
   };
 }

@@ -4,12 +4,13 @@ import {
   addParameter,
   type HandlerParameter,
   type HandlerPipe,
-  hasParameters,
+  parametersByIndex,
   parameterType,
+  readRoute,
 } from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
 import { type AdapterRequest, receptionOf } from '../node-http.js';
-import { internalsOf, type WebhookEvent } from '../webhook-event.js';
+import { internalsOf, WebhookEvent } from '../webhook-event.js';
 
 /** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
@@ -38,18 +39,8 @@ export function WebhookData(
   ...pipes: readonly HandlerPipe[]
 ): ParameterDecorator {
   const options = typeof what === 'string' ? { property: what } : (what ?? {});
-  return (target, key, index) => {
-    // Nest's own ValidationPipe skips custom parameters, so the type is read and applied here.
-    const type = parameterType(target, key!, index);
-    decorateParameter(
-      {
-        takes: 'data',
-        hasSchema: options.schema !== undefined,
-        valueFrom: (event) => dataFor(event, options, type),
-      },
-      pipes,
-    )(target, key, index);
-  };
+  return (target, key, index) =>
+    decorateParameter(dataParameter(options, target, key!, index), pipes)(target, key, index);
 }
 
 /**
@@ -58,7 +49,24 @@ export function WebhookData(
  * @param pipes - run on the event
  */
 export function WebhookContext(...pipes: readonly HandlerPipe[]): ParameterDecorator {
-  return decorateParameter({ takes: 'event', valueFrom: (event) => event }, pipes);
+  return decorateParameter(EVENT_PARAMETER, pipes);
+}
+
+const EVENT_PARAMETER: HandlerParameter = { takes: 'event', valueFrom: (event) => event };
+
+function dataParameter(
+  options: WebhookDataOptions,
+  target: object,
+  key: string | symbol,
+  index: number,
+): HandlerParameter {
+  // Nest's own ValidationPipe skips custom parameters, so the type is read and applied here.
+  const type = parameterType(target, key, index);
+  return {
+    takes: 'data',
+    hasSchema: options.schema !== undefined,
+    valueFrom: (event) => dataFor(event, options, type),
+  };
 }
 
 /** Decorates a parameter twice: for Nest, which calls routes, and for the dispatcher, which calls handlers. */
@@ -66,13 +74,18 @@ function decorateParameter(
   parameter: HandlerParameter,
   pipes: readonly HandlerPipe[],
 ): ParameterDecorator {
-  const onRoute = createParamDecorator((_: unknown, context: ExecutionContext) =>
-    parameter.valueFrom(eventOf(context)),
-  );
   return (target, key, index) => {
     addParameter(target, key!, index, parameter, pipes);
-    onRoute(undefined, ...pipes)(target, key, index);
+    onRoute(parameter)(undefined, ...pipes)(target, key, index);
   };
+}
+
+function onRoute({
+  valueFrom,
+}: HandlerParameter): (data: undefined, ...pipes: readonly HandlerPipe[]) => ParameterDecorator {
+  return createParamDecorator((_: unknown, context: ExecutionContext) =>
+    valueFrom(eventOf(context)),
+  );
 }
 
 function dataFor(
@@ -97,10 +110,27 @@ function eventOf(context: ExecutionContext): WebhookEvent {
   );
 }
 
-/** Parameter decorators run before method decorators: if there are none by now, data and event are passed by position. */
-export function takeByPosition(target: object, key: string | symbol): void {
-  if (hasParameters(target, key)) return;
-  const parameters = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
-  if (parameters === undefined || parameters.length > 0) WebhookData()(target, key, 0);
-  if (parameters === undefined || parameters.length > 1) WebhookContext()(target, key, 1);
+/**
+ * Passes data and event by position to a method without decorated parameters: parameter decorators run before method decorators.
+ *
+ * @param method - whose route, if it has another one than `@WebhookRoute()`, keeps the arguments that Nest passes
+ */
+export function takeByPosition(target: object, key: string | symbol, method: object): void {
+  if (parametersByIndex(target, key).size > 0) return;
+  const types = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
+  const [data, event] = types?.[0] === WebhookEvent ? [1, 0] : [0, 1];
+  const take = (index: number, parameter: HandlerParameter): void => {
+    if (index >= (types?.length ?? 2)) return;
+    addParameter(target, key, index, { ...parameter, isByPosition: true }, []);
+  };
+  take(data, dataParameter({}, target, key, data));
+  take(event, EVENT_PARAMETER);
+  if (readRoute(method) !== undefined) routeByPosition(target, key);
+}
+
+/** Makes Nest pass data and event to a `@WebhookRoute()` by position too, if it is also a handler without decorated parameters. */
+export function routeByPosition(target: object, key: string | symbol): void {
+  for (const [index, parameter] of parametersByIndex(target, key)) {
+    if (parameter.isByPosition === true) onRoute(parameter)(undefined)(target, key, index);
+  }
 }

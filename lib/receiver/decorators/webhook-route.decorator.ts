@@ -24,7 +24,9 @@ import { markRoute } from '../handlers/handler-metadata.js';
 import { type AdapterRequest, nodeRequest, receptionOf } from '../node-http.js';
 import { observeHandler } from '../receiver.channels.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
+import { isHandlerCall } from '../webhook-event.js';
 import { WebhookGuard } from '../webhook.guard.js';
+import { routeByPosition } from './webhook-data.decorator.js';
 
 /**
  * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
@@ -55,13 +57,17 @@ const ROUTE_OPTIONS = object<{ readonly receiver?: string | undefined }>()({
 });
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
-  return (_target, _key, { value }) => markRoute(value as object, options);
+  return (target, key, { value }) => {
+    markRoute(value as object, options);
+    routeByPosition(target, key);
+  };
 }
 
 /** Settles the event of a `@WebhookRoute()` before its answer is sent, so that an immediate repetition finds the record. */
 @Injectable()
 class WebhookInterceptor implements NestInterceptor {
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    if (isHandlerCall(context)) return next.handle();
     const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
     if (reception === undefined) return next.handle();
     const name = `${context.getClass().name}.${context.getHandler().name}`;
@@ -91,6 +97,7 @@ class WebhookExceptionFilter implements ExceptionFilter {
   ) {}
 
   async catch(error: unknown, host: ArgumentsHost): Promise<void> {
+    if (isHandlerCall(host)) throw error;
     const http = host.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
     const reception = receptionOf(request);

@@ -3,14 +3,13 @@ import {
   Catch,
   type ExceptionFilter,
   type ExecutionContext,
-  Injectable,
   type NestInterceptor,
 } from '@nestjs/common';
 import {
   ApplicationConfig,
   type ContextId,
+  type DiscoveryService,
   ExternalContextCreator,
-  ModulesContainer,
   NestContainer,
 } from '@nestjs/core';
 import type { Observable } from 'rxjs';
@@ -48,22 +47,27 @@ class RethrowingFilter implements ExceptionFilter {
   }
 }
 
+/** A provider or controller of the application. */
+export type HandlerHost = ReturnType<DiscoveryService['getProviders']>[number];
+
 /**
- * Applies a handler's own pipes, guards, interceptors and filters.
+ * Applies the pipes, guards, interceptors and filters of one handler.
  *
  * The application's global ones are left out, since they are for HTTP requests: a global guard would refuse the event, and a global
- * filter could turn a failure into a success. So the creator gets the application's modules with a configuration of its own.
+ * filter could turn a failure into a success. So the creator gets a container with a configuration of its own, and with the module of
+ * the handler only. It remembers what it knows of a handler by the names of its class and method, so each handler has its own.
  */
-@Injectable()
 export class WebhookHandlerContext {
   private readonly creator: ExternalContextCreator;
 
-  constructor(modules: ModulesContainer) {
+  constructor({ host }: HandlerHost) {
     const config = new ApplicationConfig();
     config.useGlobalInterceptors(new AllowedInterceptor());
     config.useGlobalFilters(new RethrowingFilter());
     const container = new NestContainer(config);
-    for (const [key, module] of modules) container.getModules().set(key, module);
+    // Nest looks for the module that provides the handler's class. A controller is no provider, and its guards would not be found.
+    const module = Object.create(host!, { hasProvider: { value: () => true } }) as typeof host;
+    container.getModules().set(host!.token, module!);
     this.creator = ExternalContextCreator.fromContainer(container);
   }
 

@@ -43,6 +43,8 @@ export function readRoute(method: object): WebhookRoute | undefined {
 /** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
 export interface HandlerParameter {
   readonly takes: 'data' | 'event';
+  /** Whether it has no decorator. */
+  readonly isByPosition?: boolean;
   /** Whether a Standard Schema validates it. */
   readonly hasSchema?: boolean;
   /** The event itself, or its data, validated. */
@@ -68,13 +70,23 @@ export function addParameter(
   parameter: HandlerParameter,
   pipes: readonly HandlerPipe[],
 ): void {
-  const all = assignMetadata(parametersOf(target, key), PARAMETER_TYPE, index, parameter, ...pipes);
+  const own = ownParameters(target, key);
+  const all = assignMetadata(own, PARAMETER_TYPE, index, parameter, ...pipes);
   Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
 }
 
-/** Whether a parameter of a method is decorated for an event. */
-export function hasParameters(target: object, key: string | symbol): boolean {
-  return Object.keys(parametersOf(target, key)).length > 0;
+/** What the parameters of a method take, by position. Those of a method that it overrides do not count. */
+export function parametersByIndex(
+  target: object,
+  key: string | symbol,
+): ReadonlyMap<number, HandlerParameter> {
+  const own = Object.values(ownParameters(target, key));
+  return new Map(own.map(({ index, data }) => [index, data as HandlerParameter]));
+}
+
+function ownParameters(target: object, key: string | symbol): Parameters {
+  const own: unknown = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  return (own as Parameters | undefined) ?? {};
 }
 
 /** The parameters of a method that take event data. */
@@ -82,15 +94,11 @@ export function dataParameters(
   target: object,
   key: string | symbol,
 ): readonly { readonly index: number; readonly hasSchema: boolean }[] {
-  return Object.values(parametersOf(target, key)).flatMap(({ index, data }) => {
+  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  return Object.values((known as Parameters | undefined) ?? {}).flatMap(({ index, data }) => {
     const { takes, hasSchema = false } = data as HandlerParameter;
     return takes === 'data' ? [{ index, hasSchema }] : [];
   });
-}
-
-function parametersOf(target: object, key: string | symbol): Parameters {
-  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  return (known as Parameters | undefined) ?? {};
 }
 
 /** The type of a parameter, as the compiler recorded it. */

@@ -1,11 +1,10 @@
 import { Injectable, Logger } from '@nestjs/common';
-import { DiscoveryService, MetadataScanner, ModuleRef, type ContextId } from '@nestjs/core';
+import { DiscoveryService, MetadataScanner, ModuleRef } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternProblem } from '../../token/event-name.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
-import type { WebhookEvent } from '../webhook-event.js';
-import { WebhookHandlerContext } from './handler-call.js';
+import { type HandlerHost, WebhookHandlerContext } from './handler-call.js';
 import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
@@ -13,11 +12,9 @@ import {
   isClass,
 } from './payload-validator.js';
 
-type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
-
 /** A method of a provider or controller. */
 interface ExploredMethod {
-  readonly wrapper: Wrapper;
+  readonly wrapper: HandlerHost;
   readonly prototype: Record<string, unknown>;
   readonly methodName: string;
   /** `Class.method`, for messages. */
@@ -33,9 +30,7 @@ export class WebhookExplorer {
   constructor(
     private readonly discovery: DiscoveryService,
     private readonly scanner: MetadataScanner,
-    private readonly context: WebhookHandlerContext,
     private readonly registry: WebhookHandlerRegistry,
-    private readonly moduleRef: ModuleRef,
   ) {}
 
   /**
@@ -118,7 +113,7 @@ export class WebhookExplorer {
   }
 
   /** A factory may provide the same instance under a second token. */
-  private isKnown(wrapper: Wrapper, methodName: string): boolean {
+  private isKnown(wrapper: HandlerHost, methodName: string): boolean {
     if (isScoped(wrapper)) return false;
     const instance = wrapper.instance as object;
     const known = this.known.get(instance) ?? new Set();
@@ -128,31 +123,25 @@ export class WebhookExplorer {
     return false;
   }
 
-  private callOf(wrapper: Wrapper, methodName: string): WebhookHandler['call'] {
-    if (!isScoped(wrapper)) return this.context.wrap(wrapper.instance as object, methodName);
-    return (event, scope) => this.callScoped(wrapper, methodName, event, scope());
-  }
-
-  private async callScoped(
-    wrapper: Wrapper,
-    methodName: string,
-    event: WebhookEvent,
-    contextId: ContextId,
-  ): Promise<unknown> {
-    const instance = await this.moduleRef.resolve<object>(wrapper.token, contextId, {
-      strict: false,
-    });
-    const call = this.context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id });
-    return call(event);
+  private callOf(wrapper: HandlerHost, methodName: string): WebhookHandler['call'] {
+    const context = new WebhookHandlerContext(wrapper);
+    if (!isScoped(wrapper)) return context.wrap(wrapper.instance as object, methodName);
+    // Of its own module: another one may provide the same class.
+    const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
+    return async (event, scope) => {
+      const contextId = scope();
+      const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
+      return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
+    };
   }
 }
 
 /** Instances of request-scoped and transient providers are placeholders until they are resolved. */
-function isScoped(wrapper: Wrapper): boolean {
+function isScoped(wrapper: HandlerHost): boolean {
   return wrapper.isTransient || !wrapper.isDependencyTreeStatic();
 }
 
-function prototypeOf(wrapper: Wrapper): Record<string, unknown> | undefined {
+function prototypeOf(wrapper: HandlerHost): Record<string, unknown> | undefined {
   const { instance, metatype } = wrapper;
   if (!isScoped(wrapper)) {
     return typeof instance === 'object' && instance !== null

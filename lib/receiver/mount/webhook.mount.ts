@@ -22,7 +22,7 @@ const mounts = new WeakMap<HttpServer, AdapterMount>();
 @Injectable()
 export class WebhookMount {
   private readonly logger = new Logger('WebhookModule');
-  private guards = 0;
+  private readonly guards = new Set<object>();
 
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
@@ -38,8 +38,14 @@ export class WebhookMount {
   }
 
   /** Registers an instance of the guard. The module has one itself; Nest creates others only for routes that use it. */
-  addGuard(): void {
-    this.guards++;
+  addGuard(guard: object): void {
+    this.guards.add(guard);
+  }
+
+  /** Whether a route, or the whole application, uses the guard. */
+  private get isGuarded(): boolean {
+    const isGlobal = this.config.getGlobalGuards().some((guard) => this.guards.has(guard));
+    return isGlobal || this.guards.size > 1;
   }
 
   /**
@@ -55,7 +61,7 @@ export class WebhookMount {
       const message = `the HTTP adapter "${adapter.getType()}" is not supported; use Express or Fastify, or pass requests to WebhookVerifier.verify()`;
       return [{ path: 'receiver', message }];
     }
-    mount.shield.addGuarded(() => (this.guards > 1 ? this.receivers.values() : []));
+    mount.shield.addGuarded(() => (this.isGuarded ? this.receivers.values() : []));
     return [...this.receivers.values()].flatMap((receiver) =>
       receiver.path === undefined
         ? []
