@@ -78,7 +78,9 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
     const { failingFor, lag } = this.options.alerts!;
     const stats = await this.statistics.stats({}, {});
     if (stats === undefined) return;
+    const troubled = new Map<string, EndpointHealth>();
     for (const { id, tenant, health } of await this.endpoints.troubled(LIBRARY, {})) {
+      troubled.set(id, health);
       const { state, reason } = health;
       const since = health.since?.getTime() ?? NaN;
       const isAlarming = state === 'failing' ? now - since >= failingFor : isDisabled(health);
@@ -87,7 +89,9 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
       await this.begin(FAILING, id, tenant, episode);
     }
     for await (const entry of this.log.all(FAILING)) {
-      if (episodeOf(entry).endedAt === undefined) await this.endIfRecovered(entry);
+      if (episodeOf(entry).endedAt === undefined) {
+        await this.endIfRecovered(entry, troubled.get(entry.target!));
+      }
     }
     if (stats.lag >= lag) {
       const episode = { state: 'lagging', since: now - stats.lag, lag: stats.lag } as const;
@@ -125,10 +129,13 @@ export class ConsoleAlerts implements OnApplicationBootstrap, OnApplicationShutd
   }
 
   /** Ends the episode of an endpoint that works again, and silently that of one that was deleted, or disabled on request. */
-  private async endIfRecovered(entry: StoredActivity): Promise<void> {
-    const row = await this.endpoints.find(entry.target!, LIBRARY);
-    if (row?.health.state === 'healthy') return this.end(entry, 'endpoint-recovered');
-    const isGone = row === undefined || row.health.reason === 'requested';
+  private async endIfRecovered(
+    entry: StoredActivity,
+    known: EndpointHealth | undefined,
+  ): Promise<void> {
+    const health = known ?? (await this.endpoints.find(entry.target!, LIBRARY))?.health;
+    if (health?.state === 'healthy') return this.end(entry, 'endpoint-recovered');
+    const isGone = health === undefined || health.reason === 'requested';
     if (isGone) await this.end(entry, undefined);
   }
 
