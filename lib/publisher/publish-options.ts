@@ -83,9 +83,9 @@ export interface SendResult {
   readonly status: 'delivered' | 'scheduled' | 'failed';
   /** Attempts made so far. */
   readonly attempts: number;
-  /** The receiver's status, if it answered. */
+  /** The receiver's status, if it answered. Absent if only the queue knows the attempt. */
   readonly statusCode?: number;
-  /** Milliseconds the attempt took. */
+  /** Milliseconds the attempt took; 0 if only the queue knows it. */
   readonly durationMs: number;
   /** Only when `scheduled`. */
   readonly nextAttemptAt?: Date;

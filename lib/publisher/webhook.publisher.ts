@@ -122,7 +122,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    *   the publisher's own key signs
    * @returns after the first attempt, or at once if the receiver has asked to wait
    * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
-   *   `unknown_endpoint`
+   *   `unknown_endpoint`; also `store_unavailable` if the delivery was erased before its first attempt
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
    */
   async send<Event extends WebhookEventName>(
@@ -264,7 +264,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
     const addressed = { draft, deliveries: [delivery], endpoints: [endpoint], options };
-    return this.firstAttempts.make(delivery, options, async () => {
+    const wait = options.delay + endpoint.retry.waitBefore(1);
+    return this.firstAttempts.make(delivery, { wait, signal: options.signal }, async () => {
       const [earlier] = await this.recorder.record([addressed]);
       return earlier!;
     });
