@@ -216,11 +216,18 @@ const MAX_EVENTS = 1_000;
  * @throws {@link WebhookDeliveryError} `invalid_data`
  */
 export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
-  const isList = Array.isArray(events) && events.length <= MAX_EVENTS;
-  if (isList && events.every(isEventToPublish)) return events;
+  if (!Array.isArray(events) || events.length > MAX_EVENTS) {
+    throw new WebhookDeliveryError(
+      'invalid_data',
+      `publishAll: events must be a list of at most ${MAX_EVENTS} objects { event, data, options }.`,
+    );
+  }
+  // Unlike every(), it also finds the holes of a sparse list.
+  const invalid = events.findIndex((one) => !isEventToPublish(one));
+  if (invalid === -1) return events as WebhookEventToPublish[];
   throw new WebhookDeliveryError(
     'invalid_data',
-    `The events must be a list of at most ${MAX_EVENTS} objects { event, data, options }, whose data is left out for an event without data.`,
+    `publishAll: events[${invalid}] must be an object { event, data, options }; leave data out for an event without data.`,
   );
 }
 
