@@ -110,6 +110,7 @@ type Reaction = (event: WebhookDeliveryEvent) => unknown;
 export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly running = new Set<Promise<void>>();
+  private readonly explored = new WeakSet<object>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -144,13 +145,15 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
   }
 
   private explore(wrapper: Wrapper, problems: ConfigurationProblem[]): void {
-    const { metatype } = wrapper;
-    if (typeof metatype !== 'function' || metatype.prototype === undefined) return;
-    const prototype = metatype.prototype as Record<string, unknown>;
+    const scope = scopeProblem(wrapper);
+    const prototype = prototypeOf(wrapper, scope !== undefined);
+    // A factory may provide the same instance under a second token.
+    if (prototype === null || this.explored.has(wrapper.instance as object)) return;
+    if (scope === undefined) this.explored.add(wrapper.instance as object);
     for (const name of this.scanner.getAllMethodNames(prototype)) {
       const types = typesOf(prototype[name]);
       if (types.length === 0) continue;
-      const path = `${wrapper.name}.${name}`;
+      const path = `${String(wrapper.name)}.${name}`;
       const unknown = types.filter(
         (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
       );
@@ -162,10 +165,8 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
             : `did you mean "${meant}"?`;
         const message = `"${unknown[0]}" is not a delivery event; ${remedy}`;
         problems.push({ path, message });
-      } else if (!wrapper.isDependencyTreeStatic()) {
-        const message =
-          'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
-        problems.push({ path, message });
+      } else if (scope !== undefined) {
+        problems.push({ path, message: `${scope}: move the method to a singleton` });
       } else {
         if (!this.limits.publishes) {
           this.logger.warn(
@@ -203,6 +204,26 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
       this.logger.error(`${path} failed on "${event.type}" of ${event.deliveryId}`, stack);
     }
   }
+}
+
+/** Why a provider or controller has no single instance to call. */
+function scopeProblem(wrapper: Wrapper): string | undefined {
+  if (!wrapper.isDependencyTreeStatic()) {
+    return 'belongs to a request-scoped provider, and a delivery has no request';
+  }
+  return wrapper.isTransient
+    ? 'belongs to a transient provider, which has an instance for each class that injects it'
+    : undefined;
+}
+
+/** Of the instance: the class of one that a factory or a value provides is unknown. */
+function prototypeOf(
+  { instance, metatype }: Wrapper,
+  isScoped: boolean,
+): Record<string, unknown> | null {
+  if (isScoped)
+    return (metatype as { prototype?: Record<string, unknown> } | null)?.prototype ?? null;
+  return typeof instance === 'object' && instance !== null ? Object.getPrototypeOf(instance) : null;
 }
 
 function typesOf(method: unknown): readonly string[] {

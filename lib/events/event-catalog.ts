@@ -187,13 +187,23 @@ export class WebhookEventCatalog<out Map = unknown> {
         continue;
       }
       for (const [index, example] of examples.entries()) {
-        const issues = await this.check(name, asJson(example));
-        if (issues.length === 0) continue;
-        const message = `is not valid data of the event: ${constraintsOf(issues)}`;
-        problems.push({ path: `${path}.examples[${index}]`, message });
+        const message = await this.exampleProblem(name, example);
+        if (message !== undefined) problems.push({ path: `${path}.examples[${index}]`, message });
       }
     }
     return problems;
+  }
+
+  private async exampleProblem(name: string, example: unknown): Promise<string | undefined> {
+    let data: unknown;
+    try {
+      data = asJson(example);
+    } catch {
+      return 'is not JSON: remove functions, BigInts and references to the example itself';
+    }
+    const issues = await this.check(name, data);
+    if (issues.length === 0) return undefined;
+    return `is not valid data of the event: ${constraintsOf(issues)}`;
   }
 
   private remedy(meant: string | undefined): string {

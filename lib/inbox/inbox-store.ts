@@ -67,6 +67,8 @@ export interface InboxSettlement {
   readonly outcome: 'handled' | 'queued' | 'dead';
   /** Runs of its handlers so far. */
   readonly runs: number;
+  /** Its entry was unknown before, so that a later run may have been settled: then it is ignored. */
+  readonly isRepeated?: true;
 }
 
 /** Selects entries; members that are left out match everything. */
@@ -103,7 +105,8 @@ export interface InboxBounds {
  *   for longer than `keep`.
  * - **An entry is stored once.** `record` does not affect an id that is known.
  * - **Settlements follow.** `settle` changes the newest entry with a `deliveryId`, recorded by any process, and has no effect on
- *   an unknown one.
+ *   an unknown one. Another process may not have written that entry yet, so a store that returns unknown ids gets their settlements
+ *   again, within two minutes. A repeated one applies only if the entry has no runs, or fewer.
  * - **Lists are ordered**: by id, newest first.
  *
  * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`. Every implementation must pass the contract
@@ -134,8 +137,12 @@ export abstract class InboxStore {
   /** Stores entries, and drops the oldest beyond the bounds. */
   abstract record(entries: readonly InboxEntry[]): Promise<void>;
 
-  /** Changes the outcome of queued events. */
-  abstract settle(settlements: readonly InboxSettlement[]): Promise<void>;
+  /**
+   * Changes the outcome of queued events.
+   *
+   * @returns each `deliveryId` that has no entry; a store that only one process uses need not return them
+   */
+  abstract settle(settlements: readonly InboxSettlement[]): Promise<readonly string[] | void>;
 
   /** Finds an entry; `undefined` if it is unknown or was dropped. */
   abstract find(id: string): Promise<InboxEntry | undefined>;

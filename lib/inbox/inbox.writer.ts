@@ -20,6 +20,13 @@ const EXPIRY_INTERVAL = 60_000;
 /** Milliseconds until a failed write is retried; doubled each time, up to the maximum. */
 const FIRST_RETRY = 1_000;
 const MAX_RETRY = 60_000;
+/**
+ * Milliseconds until a settlement without an entry is repeated: another process may not have written the entry yet, because it collects
+ * a batch or its write has failed. After the last repetition the settlement is dropped.
+ */
+const REPEAT_WAITS = [1_000, 4_000, 16_000, 64_000];
+/** Settlements that wait for their entry at most; later ones are dropped. */
+const MAX_UNMATCHED = 1_000;
 
 /** An entry that may still have to be completed, which is done when it is written. */
 type CompleteEntry = () => InboxEntry | Promise<InboxEntry>;
@@ -28,6 +35,14 @@ interface PendingInboxEntry {
   readonly complete: CompleteEntry;
   /** Bytes of its headers and payload. */
   readonly bytes: number;
+}
+
+/** A settlement whose entry was unknown. */
+interface UnmatchedSettlement {
+  readonly settlement: InboxSettlement;
+  readonly repetitions: number;
+  /** When it is repeated next, in epoch milliseconds. */
+  readonly at: number;
 }
 
 /** Requests that anyone, or the holder of one token, can repeat without end. */
@@ -42,13 +57,15 @@ export class InboxWriter {
   private accepted: PendingInboxEntry[] = [];
   private repeated: Record<RepeatedKind, CompleteEntry[]> = { refused: [], duplicate: [] };
   private settlements: InboxSettlement[] = [];
+  /** By the id of the delivery. */
+  private readonly unmatched = new Map<string, UnmatchedSettlement>();
   /** Completed entries of a batch that the store has not taken yet. */
   private unwritten: InboxEntry[] = [];
   /** Bytes of headers and payloads that wait, and of those in {@link unwritten}. */
   private bufferedBytes = 0;
   private unwrittenBytes = 0;
   private writing: Promise<void> | undefined;
-  private cancelWake: CancelWake | undefined;
+  private wake: { readonly at: number; readonly cancel: CancelWake } | undefined;
   private retryDelay = FIRST_RETRY;
   private retryAt = 0;
   private failed = false;
@@ -117,19 +134,21 @@ export class InboxWriter {
   /** Writes for the last time. */
   async close(): Promise<void> {
     this.stopExpiry();
+    for (const [id, one] of this.unmatched) this.unmatched.set(id, { ...one, at: 0 });
     await this.flush();
-    this.cancelWake?.();
+    this.wake?.cancel();
   }
 
   private schedule(delay: number): void {
-    if (this.cancelWake !== undefined) return;
     const at = Math.max(this.clock.now() + delay, this.retryAt);
-    this.cancelWake = this.clock.wakeAt(at, () => void this.write());
+    if (this.wake !== undefined && this.wake.at <= at) return;
+    this.wake?.cancel();
+    this.wake = { at, cancel: this.clock.wakeAt(at, () => void this.write()) };
   }
 
   private async write(): Promise<void> {
-    this.cancelWake?.();
-    this.cancelWake = undefined;
+    this.wake?.cancel();
+    this.wake = undefined;
     this.writing ??= this.writeAll().finally(() => {
       this.writing = undefined;
     });
@@ -146,6 +165,8 @@ export class InboxWriter {
       this.retryDelay = FIRST_RETRY;
       this.retryAt = 0;
       if (this.hasMore()) this.schedule(BATCH_TIME);
+      const repeatAt = Math.min(...[...this.unmatched.values()].map(({ at }) => at));
+      if (repeatAt !== Infinity) this.schedule(repeatAt - this.clock.now());
     } catch (error) {
       if (!this.failed) this.onFailure(error);
       this.failed = true;
@@ -165,16 +186,40 @@ export class InboxWriter {
   private async writeBatch(): Promise<number> {
     const batch = this.unwritten.length === 0 ? this.takeBatch() : [];
     // An event may be settled as soon as it is queued; its entry is older, and is written in this batch or before.
-    const settled = this.accepted.length === 0 ? [...this.settlements] : [];
+    const isLast = this.accepted.length === 0;
+    const count = isLast ? this.settlements.length : 0;
     for (const complete of batch) await this.complete(complete);
     const written = Math.max(batch.length, this.unwritten.length, 1);
     if (this.unwritten.length > 0) await this.store.record(this.unwritten);
     this.unwritten = [];
     this.bufferedBytes -= this.unwrittenBytes;
     this.unwrittenBytes = 0;
-    if (settled.length > 0) await this.store.settle(settled);
-    this.settlements.splice(0, settled.length);
+    if (isLast) await this.writeSettlements(count);
     return written;
+  }
+
+  /** @param count - of new settlements to write, besides those that are repeated */
+  private async writeSettlements(count: number): Promise<void> {
+    const now = this.clock.now();
+    const repeated = [...this.unmatched.values()].filter(({ at }) => at <= now);
+    const added = this.settlements.slice(0, count);
+    const batch = [...repeated, ...added.map((settlement) => ({ settlement, repetitions: 0 }))];
+    if (batch.length === 0) return;
+    const answer = await this.store.settle(batch.map(({ settlement }) => settlement));
+    this.settlements.splice(0, count);
+    const unknown = new Set(answer ?? []);
+    for (const { settlement, repetitions } of batch) {
+      const { deliveryId } = settlement;
+      this.unmatched.delete(deliveryId);
+      const wait = REPEAT_WAITS[repetitions];
+      if (!unknown.has(deliveryId) || wait === undefined || this.unmatched.size >= MAX_UNMATCHED)
+        continue;
+      this.unmatched.set(deliveryId, {
+        settlement: { ...settlement, isRepeated: true },
+        repetitions: repetitions + 1,
+        at: now + wait,
+      });
+    }
   }
 
   /** Takes the next entries from the buffers, as many as one write may have. */

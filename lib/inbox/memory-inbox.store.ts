@@ -47,8 +47,9 @@ export class MemoryInboxStore extends InboxStore {
     for (const entry of entries) this.ringFor(entry).add(entry);
   }
 
-  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
-    for (const settlement of settlements) this.accepted.settle(settlement);
+  override async settle(settlements: readonly InboxSettlement[]): Promise<readonly string[]> {
+    const unknown = settlements.filter((settlement) => !this.accepted.settle(settlement));
+    return [...new Set(unknown.map(({ deliveryId }) => deliveryId))];
   }
 
   override async find(id: string): Promise<InboxEntry | undefined> {
@@ -132,9 +133,14 @@ class EntryRing {
     }
   }
 
-  settle({ deliveryId, outcome, runs }: InboxSettlement): void {
+  /** @returns whether the event has an entry */
+  settle({ deliveryId, outcome, runs, isRepeated }: InboxSettlement): boolean {
     const id = this.byDelivery.get(deliveryId);
-    if (id !== undefined) this.byId.set(id, { ...this.byId.get(id)!, outcome, runs });
+    if (id === undefined) return false;
+    const entry = this.byId.get(id)!;
+    const isOutdated = isRepeated === true && entry.runs !== undefined && entry.runs >= runs;
+    if (!isOutdated) this.byId.set(id, { ...entry, outcome, runs });
+    return true;
   }
 
   drop({ id, deliveryId }: InboxEntry): void {

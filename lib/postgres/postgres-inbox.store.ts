@@ -99,16 +99,21 @@ ON CONFLICT (id) DO NOTHING`,
     if (outcomes.size > 0) await this.prune("NOT refused AND outcome <> 'duplicate'", maxAccepted);
   }
 
-  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
+  override async settle(settlements: readonly InboxSettlement[]): Promise<readonly string[]> {
     // One statement changes a row once, so only the last settlement of each event is written.
     const last = new Map(settlements.map((one) => [one.deliveryId, one]));
-    if (last.size === 0) return;
-    await this.connection.query(
-      `UPDATE ${this.table} SET outcome = settled.outcome, runs = settled.runs
-FROM json_to_recordset($1::text::json) AS settled("deliveryId" text, outcome text, runs int)
-WHERE ${this.table}.id = (SELECT max(id) FROM ${this.table} AS entry WHERE entry.delivery_id = settled."deliveryId")`,
+    if (last.size === 0) return [];
+    const unknown = await this.connection.query(
+      `WITH settled AS (
+  SELECT *, (SELECT max(id) FROM ${this.table} WHERE delivery_id = "deliveryId") AS id
+  FROM json_to_recordset($1::text::json) AS settlement("deliveryId" text, outcome text, runs int, "isRepeated" bool)
+), changed AS (
+  UPDATE ${this.table} AS entry SET outcome = settled.outcome, runs = settled.runs
+  FROM settled WHERE entry.id = settled.id AND ("isRepeated" IS NULL OR entry.runs IS NULL OR entry.runs < settled.runs)
+) SELECT "deliveryId" FROM settled WHERE id IS NULL`,
       [JSON.stringify([...last.values()])],
     );
+    return unknown.map((row) => row['deliveryId'] as string);
   }
 
   override async find(id: string): Promise<InboxEntry | undefined> {

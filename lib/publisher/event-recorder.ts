@@ -1,6 +1,6 @@
 import { publishing } from '../deliveries/delivery.channels.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
-import { errorType, WebhookDeliveryError } from '../errors/webhook.error.js';
+import { errorType, isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 import { type Endpoint, limitsOf } from '../sending/endpoint.js';
@@ -20,6 +20,8 @@ export interface AddressedEvent {
   /** Of each delivery, in their order. */
   readonly endpoints: readonly Endpoint[];
   readonly options: Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
+  /** Says in messages which event of a call it is; absent if the call has only one. */
+  readonly position?: string | undefined;
 }
 
 /** Records the deliveries of events in the queue. */
@@ -49,7 +51,8 @@ export class EventRecorder {
     events: readonly AddressedEvent[],
     tx: unknown,
   ): Promise<readonly EarlierRecords[]> {
-    for (const event of events) await this.requireThatHeadsCanCarry(event);
+    for (const event of events)
+      await inEvent(event, async () => this.requireThatHeadsCanCarry(event));
     await this.deliverer.start();
     for (const { options } of events) {
       if (options.signal?.aborted === true) throw aborted(options.signal);
@@ -57,19 +60,18 @@ export class EventRecorder {
     const now = this.options.clock.now();
     const items = events.flatMap((event) => itemsOf(event, now));
     if (items.length === 0) return events.map(() => []);
-    const deliveries = events.flatMap((event) => event.deliveries);
-    requireDistinctContents(deliveries);
+    await requireDistinctContents(events);
     // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
     // connection while the transaction holds the first.
     const named = events.filter(({ options }) => options.id !== undefined);
-    if (tx === undefined && named.length > 0 && deliveries.length > 1) {
-      const repeated = named.flatMap((event) => event.deliveries);
-      requireSameContents(repeated, await this.queue.find(repeated.map(({ id }) => id)));
+    if (tx === undefined && named.length > 0 && items.length > 1) {
+      const ids = named.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
+      await requireSameContents(named, await this.queue.find(ids));
     }
-    const earlier = await this.queue.enqueue(items, tx === undefined ? undefined : { tx });
-    requireSameContents(deliveries, earlier);
-    let end = 0;
-    return events.map((event) => earlier.slice(end, (end += event.deliveries.length)));
+    return requireSameContents(
+      events,
+      await this.queue.enqueue(items, tx === undefined ? undefined : { tx }),
+    );
   }
 
   private async requireThatHeadsCanCarry({ deliveries, endpoints }: AddressedEvent): Promise<void> {
@@ -141,23 +143,59 @@ function itemsOf(
 }
 
 /** @throws `WebhookDeliveryError` `id_conflict` if two events of a call have the same id and differ */
-function requireDistinctContents(deliveries: readonly OutgoingDelivery[]): void {
+async function requireDistinctContents(events: readonly AddressedEvent[]): Promise<void> {
   const first = new Map<string, OutgoingDelivery>();
-  for (const delivery of deliveries) {
-    const other = first.get(delivery.id);
-    if (other === undefined) first.set(delivery.id, delivery);
-    else requireSameContent(delivery, other);
+  for (const event of events) {
+    await inEvent(event, () => {
+      for (const delivery of event.deliveries) {
+        const other = first.get(delivery.id);
+        if (other === undefined) first.set(delivery.id, delivery);
+        else requireSameContent(delivery, other);
+      }
+    });
   }
 }
 
-/** @throws `WebhookDeliveryError` `id_conflict` */
-function requireSameContents(
-  deliveries: readonly OutgoingDelivery[],
-  earlier: EarlierRecords,
-): void {
-  for (const [index, record] of earlier.entries()) {
-    if (record !== undefined) requireSameContent(deliveries[index]!, record.delivery);
+/**
+ * @param records - what was recorded of all deliveries before, in their order
+ * @returns the records of each event
+ * @throws `WebhookDeliveryError` `id_conflict`
+ */
+async function requireSameContents(
+  events: readonly AddressedEvent[],
+  records: EarlierRecords,
+): Promise<readonly EarlierRecords[]> {
+  let end = 0;
+  const earlier = events.map((event) => records.slice(end, (end += event.deliveries.length)));
+  for (const [index, event] of events.entries()) {
+    await inEvent(event, () => {
+      for (const [at, record] of earlier[index]!.entries()) {
+        if (record !== undefined) requireSameContent(event.deliveries[at]!, record.delivery);
+      }
+    });
   }
+  return earlier;
+}
+
+/** Runs a step of one event. Its error says which event of the call it is. */
+export async function inEvent<T>(
+  { position }: Pick<AddressedEvent, 'position'>,
+  step: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    throw position === undefined ? error : prefixed(error, position);
+  }
+}
+
+/** Adds a prefix to the message of an error of this package. */
+export function prefixed(error: unknown, prefix: string): unknown {
+  if (!isWebhookError(error)) return error;
+  const { message, stack } = error;
+  error.message = `${prefix}: ${message}`;
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  return error;
 }
 
 export function aborted(signal: AbortSignal): WebhookDeliveryError {

@@ -1,4 +1,4 @@
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type {
@@ -9,7 +9,7 @@ import type {
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { requireSameContent } from '../sending/event-draft.js';
 import { aborted } from './event-recorder.js';
-import type { ResolvedPublishOptions, SendResult } from './publish-options.js';
+import type { SendResult } from './publish-options.js';
 
 const STATUS = {
   delivered: 'delivered',
@@ -52,104 +52,65 @@ const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2_000;
 /** A delivery that is delayed for longer waits for its endpoint, not for a free slot. */
 const PUT_OFF = 5_000;
-/** Results for ids that callers chose, which are kept so that a repeated `send` returns the same one. */
-const MAX_REMEMBERED = 1_000;
 
-/** The first attempt at a delivery, to come or remembered. */
-interface FirstAttempt {
-  readonly contentDigest: string | undefined;
+/** A first attempt that callers wait for. */
+interface ExpectedAttempt {
+  readonly delivery: OutgoingDelivery;
   readonly result: Promise<SendResult>;
-}
-
-/** An attempt that a caller waits for. */
-interface ExpectedAttempt extends FirstAttempt {
-  /** Whether the caller chose the id: a random one is not used again. */
-  readonly isRepeatable: boolean;
   readonly resolve: (result: SendResult) => void;
   readonly reject: (error: Error) => void;
+  callers: number;
+  cancelPoll: CancelWake;
+}
+
+/** How a caller of `send` waits. */
+interface Waiting {
+  /** Milliseconds until the first attempt is due. */
+  readonly wait: number;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Records the delivery; resolves with what was recorded under its id before, if anything. */
 type Recording = () => Promise<readonly (DeliveryRecord | undefined)[]>;
 
-/** Waits for the first attempts of deliveries, for `send`; remembers the latest results. */
+/** Waits for the first attempts of deliveries, for `send`. */
 export class FirstAttempts {
   private readonly expected = new Map<string, ExpectedAttempt>();
-  private readonly settled = new Map<string, FirstAttempt>();
 
   constructor(
     private readonly queue: WebhookQueue,
     private readonly clock: WebhookClock,
   ) {}
 
-  /**
-   * Joins the first attempt of a concurrent or recent call with the same id; records the delivery if there is none, or if that
-   * call is aborted.
-   */
-  async make(
-    delivery: OutgoingDelivery,
-    options: ResolvedPublishOptions,
-    record: Recording,
-  ): Promise<SendResult> {
-    const joined = this.expected.get(delivery.id) ?? this.settled.get(delivery.id);
-    const result =
-      joined === undefined
-        ? this.start(delivery, options, record)
-        : this.join(joined, delivery, options, record);
-    return options.signal === undefined ? result : unlessAborted(result, options.signal);
-  }
-
-  private async join(
-    joined: FirstAttempt,
-    delivery: OutgoingDelivery,
-    options: ResolvedPublishOptions,
-    record: Recording,
-  ): Promise<SendResult> {
-    requireSameContent(delivery, joined);
+  /** Joins a concurrent call with the same id; records the delivery if there is none, or if that call is aborted. */
+  async make(delivery: OutgoingDelivery, waiting: Waiting, record: Recording): Promise<SendResult> {
+    const { signal } = waiting;
+    const joined = this.expected.get(delivery.id);
+    if (joined === undefined) {
+      const attempt = this.expect(delivery);
+      return this.unlessAborted(attempt, this.start(attempt, waiting.wait, record), signal);
+    }
+    requireSameContent(delivery, joined.delivery);
     try {
-      return { ...(await joined.result), duplicate: true };
+      return { ...(await this.unlessAborted(joined, joined.result, signal)), duplicate: true };
     } catch (error) {
-      if (!isWebhookError(error, 'aborted')) throw error;
-      return this.make(delivery, options, record);
+      if (!isWebhookError(error, 'aborted') || signal?.aborted === true) throw error;
+      return this.make(delivery, waiting, record);
     }
   }
 
-  /** Resolves the call that waits for a delivery's first run, if there is one. */
+  /** Resolves the calls that wait for a delivery's first run, if there are any. */
   report(run: OutgoingRun): void {
-    const { id } = run.delivery;
-    if (this.expected.has(id)) this.settle(id, resultOfRun(run));
+    const attempt = this.expected.get(run.delivery.id);
+    if (attempt !== undefined) this.end(attempt).resolve(resultOfRun(run));
   }
 
   /** Rejects all that wait. */
   failAll(makeError: () => Error): void {
-    for (const id of this.expected.keys()) this.take(id)?.reject(makeError());
+    for (const attempt of this.expected.values()) this.end(attempt).reject(makeError());
   }
 
-  private async start(
-    delivery: OutgoingDelivery,
-    options: ResolvedPublishOptions,
-    record: Recording,
-  ): Promise<SendResult> {
-    // Before it is recorded: the attempt may end at any time after.
-    const result = this.expect(delivery, options.id !== undefined);
-    let isDuplicate = false;
-    try {
-      const [known] = await record();
-      isDuplicate = known !== undefined;
-      const notBefore = this.clock.now() + options.delay;
-      const result = known && this.resultOf(delivery, known, notBefore);
-      if (result !== undefined) this.settle(delivery.id, result);
-      if (this.queue.shared) this.poll(delivery, notBefore);
-    } catch (error) {
-      this.take(delivery.id)?.reject(error as Error);
-    }
-    return isDuplicate ? { ...(await result), duplicate: true } : result;
-  }
-
-  private expect(
-    { id, contentDigest }: OutgoingDelivery,
-    isRepeatable: boolean,
-  ): Promise<SendResult> {
+  private expect(delivery: OutgoingDelivery): ExpectedAttempt {
     let resolve!: ExpectedAttempt['resolve'];
     let reject!: ExpectedAttempt['reject'];
     const result = new Promise<SendResult>((onResult, onError) => {
@@ -158,60 +119,89 @@ export class FirstAttempts {
     });
     // The caller may have stopped waiting by the time it is rejected.
     result.catch(() => {});
-    this.expected.set(id, { contentDigest, isRepeatable, result, resolve, reject });
-    return result;
-  }
-
-  private settle(id: string, sent: SendResult): void {
-    const attempt = this.take(id);
-    if (attempt === undefined) return;
-    attempt.resolve(sent);
-    const { contentDigest, isRepeatable, result } = attempt;
-    if (!isRepeatable) return;
-    this.settled.set(id, { contentDigest, result });
-    if (this.settled.size <= MAX_REMEMBERED) return;
-    const [oldest] = this.settled.keys();
-    this.settled.delete(oldest!);
-  }
-
-  private take(id: string): ExpectedAttempt | undefined {
-    const attempt = this.expected.get(id);
-    this.expected.delete(id);
+    const attempt = { delivery, result, resolve, reject, callers: 0, cancelPoll: () => {} };
+    this.expected.set(delivery.id, attempt);
     return attempt;
   }
 
-  /** Polls a shared queue for the outcome: another process may make the attempt, and only that process gets the report. */
-  private poll(delivery: OutgoingDelivery, notBefore: number, wait = FIRST_WAIT): void {
-    if (!this.expected.has(delivery.id)) return;
-    this.clock.wakeAt(this.clock.now() + wait, () => {
-      void this.ask(delivery, notBefore).finally(() =>
-        this.poll(delivery, notBefore, Math.min(wait * 2, LONGEST_WAIT)),
+  private end(attempt: ExpectedAttempt): ExpectedAttempt {
+    attempt.cancelPoll();
+    if (this.isExpected(attempt)) this.expected.delete(attempt.delivery.id);
+    return attempt;
+  }
+
+  private isExpected(attempt: ExpectedAttempt): boolean {
+    return this.expected.get(attempt.delivery.id) === attempt;
+  }
+
+  private async start(
+    attempt: ExpectedAttempt,
+    wait: number,
+    record: Recording,
+  ): Promise<SendResult> {
+    let isDuplicate = false;
+    try {
+      const [known] = await record();
+      isDuplicate = known !== undefined;
+      const dueAt = this.clock.now() + wait;
+      if (known !== undefined) this.apply(known, attempt, dueAt);
+      this.poll(attempt, Math.min(dueAt, known?.nextAttemptAt ?? dueAt));
+    } catch (error) {
+      this.end(attempt).reject(error as Error);
+    }
+    const result = await attempt.result;
+    return isDuplicate ? { ...result, duplicate: true } : result;
+  }
+
+  /** Counts the callers of an attempt, which ends once the last one has left. */
+  private async unlessAborted(
+    attempt: ExpectedAttempt,
+    result: Promise<SendResult>,
+    signal: AbortSignal | undefined,
+  ): Promise<SendResult> {
+    attempt.callers++;
+    if (signal === undefined) return result;
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        const error = aborted(signal);
+        reject(error);
+        if (--attempt.callers === 0) this.end(attempt).reject(error);
+      };
+      if (signal.aborted) leave();
+      else signal.addEventListener('abort', leave, { once: true });
+      result.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+    });
+  }
+
+  /**
+   * Polls the queue for the outcome, from when the delivery is due: another process may make the attempt, and only that process gets
+   * the report; or the delivery may be erased.
+   */
+  private poll(attempt: ExpectedAttempt, dueAt: number, wait = FIRST_WAIT): void {
+    if (!this.isExpected(attempt)) return;
+    const at = Math.max(this.clock.now(), dueAt) + wait;
+    attempt.cancelPoll = this.clock.wakeAt(at, () => {
+      void this.ask(attempt, dueAt).finally(() =>
+        this.poll(attempt, dueAt, Math.min(wait * 2, LONGEST_WAIT)),
       );
     });
   }
 
-  private async ask(delivery: OutgoingDelivery, notBefore: number): Promise<void> {
-    const { id } = delivery;
-    if (!this.expected.has(id)) return;
+  private async ask(attempt: ExpectedAttempt, dueAt: number): Promise<void> {
     // An unavailable queue is polled again, as long as a caller waits.
-    const found = await this.find(id);
+    const found = await this.find(attempt.delivery.id);
     if (found === undefined) return;
     const [record] = found;
-    if (record === undefined) return this.take(id)?.reject(forgotten());
-    const result = this.resultOf(delivery, record, notBefore);
-    if (result !== undefined) this.settle(id, result);
+    if (record === undefined) this.end(attempt).reject(forgotten());
+    else this.apply(record, attempt, dueAt);
   }
 
-  /** @returns `undefined` if the first attempt is to be awaited */
-  private resultOf(
-    { eventId }: OutgoingDelivery,
-    record: DeliveryRecord,
-    notBefore: number,
-  ): SendResult | undefined {
+  /** Resolves the calls with what the queue knows, unless the first attempt is still to be awaited. */
+  private apply(record: DeliveryRecord, attempt: ExpectedAttempt, dueAt: number): void {
     const { status, attempts, nextAttemptAt = 0 } = record;
-    const isPutOff = nextAttemptAt > Math.max(notBefore, this.clock.now()) + PUT_OFF;
-    const isAwaited = status === 'pending' && attempts === 0 && !isPutOff;
-    return isAwaited ? undefined : resultOfRecord(eventId, record);
+    const isPutOff = nextAttemptAt > Math.max(dueAt, this.clock.now()) + PUT_OFF;
+    if (status === 'pending' && attempts === 0 && !isPutOff) return;
+    this.end(attempt).resolve(resultOfRecord(attempt.delivery.eventId, record));
   }
 
   /** @returns `undefined` if the queue is unavailable */
@@ -229,13 +219,4 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
-}
-
-async function unlessAborted<T>(result: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const abort = (): void => reject(aborted(signal));
-    if (signal.aborted) abort();
-    signal.addEventListener('abort', abort, { once: true });
-    result.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
-  });
 }

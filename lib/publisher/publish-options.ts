@@ -83,9 +83,9 @@ export interface SendResult {
   readonly status: 'delivered' | 'scheduled' | 'failed';
   /** Attempts made so far. */
   readonly attempts: number;
-  /** The receiver's status, if it answered. */
+  /** The receiver's status, if it answered. Absent if only the queue knows the attempt. */
   readonly statusCode?: number;
-  /** Milliseconds the attempt took. */
+  /** Milliseconds the attempt took; 0 if only the queue knows it. */
   readonly durationMs: number;
   /** Only when `scheduled`. */
   readonly nextAttemptAt?: Date;
@@ -216,11 +216,18 @@ const MAX_EVENTS = 1_000;
  * @throws {@link WebhookDeliveryError} `invalid_data`
  */
 export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
-  const isList = Array.isArray(events) && events.length <= MAX_EVENTS;
-  if (isList && events.every(isEventToPublish)) return events;
+  if (!Array.isArray(events) || events.length > MAX_EVENTS) {
+    throw new WebhookDeliveryError(
+      'invalid_data',
+      `publishAll: events must be a list of at most ${MAX_EVENTS} objects { event, data, options }.`,
+    );
+  }
+  // Unlike every(), it also finds the holes of a sparse list.
+  const invalid = events.findIndex((one) => !isEventToPublish(one));
+  if (invalid === -1) return events as WebhookEventToPublish[];
   throw new WebhookDeliveryError(
     'invalid_data',
-    `The events must be a list of at most ${MAX_EVENTS} objects { event, data, options }, whose data is left out for an event without data.`,
+    `publishAll: events[${invalid}] must be an object { event, data, options }; leave data out for an event without data.`,
   );
 }
 

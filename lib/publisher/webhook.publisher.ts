@@ -28,6 +28,8 @@ import {
   areDuplicates,
   EventRecorder,
   type EarlierRecords,
+  inEvent,
+  prefixed,
 } from './event-recorder.js';
 import { FirstAttempts } from './first-attempts.js';
 import {
@@ -46,6 +48,9 @@ import {
   type WebhookEventToPublish,
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+
+/** A checked event that is not addressed yet. */
+type ReadEvent = Omit<AddressedEvent, 'deliveries' | 'endpoints'>;
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
@@ -122,7 +127,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    *   the publisher's own key signs
    * @returns after the first attempt, or at once if the receiver has asked to wait
    * @throws {@link WebhookDeliveryError}, {@link WebhookStoreError} as {@link publish}, and
-   *   `unknown_endpoint`
+   *   `unknown_endpoint`; also `store_unavailable` if the delivery was erased before its first attempt
    * @throws {@link WebhookDestinationBlockedError} for a URL that the egress guard refuses
    */
   async send<Event extends WebhookEventName>(
@@ -194,7 +199,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const draft = draftEvent(event, data, options, this.options.clock.now());
     await requireDefined(draft, this.options.events);
     return explainingJoin(isCurrent, async () => {
-      const addressed = await this.addressed(draft, options, tx);
+      const addressed = await this.addressed({ draft, options }, tx);
       const [earlier] = await this.recorder.record([addressed], tx);
       return resultOf(addressed, earlier!);
     });
@@ -209,17 +214,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     // Before the first await, as above.
     const { tx, isCurrent } = this.transaction.choose(chosen);
     const now = this.options.clock.now();
-    const read = readEvents(events).map(({ event, data, options: own }) => {
-      const checked = readArgument(EVENT_OPTIONS, own ?? {});
-      return {
-        draft: draftEvent(event, data, checked, now),
-        options: { ...checked, signal: undefined },
-      };
-    });
-    for (const { draft } of read) await requireDefined(draft, this.options.events);
+    const read = readEvents(events).map((one, index) => readEvent(one, index, now));
+    for (const one of read) {
+      await inEvent(one, async () => requireDefined(one.draft, this.options.events));
+    }
     return explainingJoin(isCurrent, async () => {
       const addressed: AddressedEvent[] = [];
-      for (const one of read) addressed.push(await this.addressed(one.draft, one.options, tx));
+      for (const one of read) addressed.push(await this.addressed(one, tx));
       if (addressed.length === 0) return [];
       const earlier = await this.recorder.record(addressed, tx);
       return addressed.map((one, index) => resultOf(one, earlier[index]!));
@@ -227,20 +228,19 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 
   /** Addresses an event to the endpoints that get it. */
-  private async addressed(
-    draft: EventDraft,
-    options: AddressedEvent['options'],
-    tx: unknown,
-  ): Promise<AddressedEvent> {
+  private async addressed(read: ReadEvent, tx: unknown): Promise<AddressedEvent> {
+    const { draft } = read;
     // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
     const endpoints = await this.endpoints.subscribed(draft, tx);
-    const deliveries = endpoints.map((endpoint) => deliveryTo(endpoint, draft));
+    const deliveries = await inEvent(read, () =>
+      endpoints.map((endpoint) => deliveryTo(endpoint, draft)),
+    );
     if (deliveries.length === 0) {
       this.logger.debug(
         `No enabled endpoint subscribes to "${draft.event}" with a filter that it matches.`,
       );
     }
-    return { draft, deliveries, endpoints, options };
+    return { ...read, deliveries, endpoints };
   }
 
   private async sendEvent(
@@ -264,7 +264,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
     const addressed = { draft, deliveries: [delivery], endpoints: [endpoint], options };
-    return this.firstAttempts.make(delivery, options, async () => {
+    const wait = options.delay + endpoint.retry.waitBefore(1);
+    return this.firstAttempts.make(delivery, { wait, signal: options.signal }, async () => {
       const [earlier] = await this.recorder.record([addressed]);
       return earlier!;
     });
@@ -320,6 +321,23 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
+/** @throws {@link WebhookDeliveryError}; its message says which event of the call it is */
+function readEvent(
+  { event, data, options }: WebhookEventToPublish,
+  index: number,
+  now: number,
+): ReadEvent {
+  const name = isEventName(event, 'swt-draft-00') ? ` ("${event}")` : '';
+  const position = `publishAll: events[${index}]${name}`;
+  try {
+    const checked = readArgument(EVENT_OPTIONS, options ?? {});
+    const draft = draftEvent(event, data, checked, now);
+    return { draft, options: { ...checked, signal: undefined }, position };
+  } catch (error) {
+    throw prefixed(error, position);
+  }
+}
+
 function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords): PublishResult {
   return {
     id: draft.eventId,
@@ -345,12 +363,9 @@ async function named<T>(call: string, event: string, result: Promise<T>): Promis
   } catch (error) {
     // What is not an event name may be anything, so it is not repeated.
     if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) throw error;
-    const { message, stack } = error;
     // Calls that share one attempt share its error.
-    if (message.includes(`"${event}"`)) throw error;
-    error.message = `${call} of "${event}": ${message}`;
-    if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
-    throw error;
+    const isNamed = error.message.includes(`"${event}"`);
+    throw isNamed ? error : prefixed(error, `${call} of "${event}"`);
   }
 }
 

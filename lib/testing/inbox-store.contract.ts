@@ -208,6 +208,49 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     ]);
   },
 
+  'returns the settlements without an entry, if it returns any': async (create) => {
+    const store = await create({});
+    await store.record([entry('a', { outcome: 'queued', deliveryId: 'd1' })]);
+    const unmatched = await store.settle([
+      { deliveryId: 'd2', outcome: 'queued', runs: 1 },
+      { deliveryId: 'd1', outcome: 'handled', runs: 1 },
+      { deliveryId: 'd2', outcome: 'handled', runs: 2 },
+    ]);
+    if (unmatched === undefined) return;
+
+    assert.deepEqual([...unmatched], ['d2']);
+    assert.deepEqual(await store.settle([{ deliveryId: 'd1', outcome: 'dead', runs: 2 }]), []);
+    assert.deepEqual(await store.settle([]), []);
+  },
+
+  'ignores a repeated settlement if a later run was settled': async (create) => {
+    const store = await create({});
+    await store.record([
+      entry('a', { outcome: 'queued', deliveryId: 'd1' }),
+      entry('b', { outcome: 'queued', deliveryId: 'd2' }),
+      entry('c', { outcome: 'queued', deliveryId: 'd3' }),
+    ]);
+    const isRepeated = (await store.settle([])) !== undefined;
+    if (!isRepeated) return;
+    await store.settle([
+      { deliveryId: 'd1', outcome: 'handled', runs: 2 },
+      { deliveryId: 'd2', outcome: 'queued', runs: 1 },
+    ]);
+    const unmatched = await store.settle([
+      { deliveryId: 'd1', outcome: 'queued', runs: 1, isRepeated },
+      { deliveryId: 'd2', outcome: 'dead', runs: 2, isRepeated },
+      { deliveryId: 'd3', outcome: 'queued', runs: 0, isRepeated },
+      { deliveryId: 'd4', outcome: 'queued', runs: 1, isRepeated },
+    ]);
+
+    assert.deepEqual(unmatched, ['d4']);
+    const entries = await store.list({}, ALL);
+    const states = entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
+    assert.deepEqual(states, ['c queued 0', 'b dead 2', 'a handled 2']);
+    await store.settle([{ deliveryId: 'd2', outcome: 'queued', runs: 0 }]);
+    assert.equal((await store.find('b'))?.outcome, 'queued', 'a retried dead letter starts again');
+  },
+
   'keeps the newest entries up to its bounds': async (create) => {
     const store = await create({ maxAccepted: 5, maxRefused: 2 });
     for (let i = 10; i < 30; i++) await store.record([entry(`a${i}`)]);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { HttpModule } from '@nestjs/axios';
-import { Injectable, Scope } from '@nestjs/common';
+import { Injectable, type Provider, Scope } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import {
@@ -55,6 +55,7 @@ async function start(
   attempts = 3,
   wait = '10s',
   httpModule?: ReturnType<typeof HttpModule.register>,
+  providers: Provider[] = [],
 ): Promise<void> {
   started = await startApp(new ExpressAdapter(), {
     options: {
@@ -69,7 +70,7 @@ async function start(
         retry: { attempts, schedule: ['0s', wait], jitter: 0 },
       },
     },
-    providers: [Alerts],
+    providers: [Alerts, ...providers],
   });
   told = [];
   started.app.get(WebhookDeliveryEvents).events$.subscribe((event) => told.push(event));
@@ -212,7 +213,32 @@ describe('an endpoint that keeps failing', () => {
 });
 
 describe('@OnWebhookDelivery', () => {
-  it('refuses an unknown event and a request-scoped provider at start-up', async () => {
+  it('calls the methods of instances that a factory or a value provides, once each', async () => {
+    class Counter {
+      delivered = 0;
+
+      @OnWebhookDelivery('delivered')
+      count(): void {
+        this.delivered++;
+      }
+    }
+    const value = new Counter();
+    await start({}, 3, '10s', undefined, [
+      Counter,
+      { provide: 'factory', useFactory: async () => new Counter() },
+      { provide: 'value', useValue: value },
+      { provide: 'same', useFactory: () => value },
+      { provide: 'alias', useExisting: Counter },
+      { provide: 'nothing', useValue: Object.create(null) },
+    ]);
+    await publish();
+    await untilTold(1);
+
+    const counters = [Counter, 'factory', 'value'].map((token) => started!.app.get(token));
+    expect(counters.map(({ delivered }) => delivered)).toEqual([1, 1, 1]);
+  });
+
+  it('refuses an unknown event, and a request-scoped or transient provider, at start-up', async () => {
     class Wrong {
       @OnWebhookDelivery('lost' as 'exhausted')
       on(): void {}
@@ -225,7 +251,13 @@ describe('@OnWebhookDelivery', () => {
       @OnWebhookDelivery('exhausted')
       on(): void {}
     }
-    const starting = startApp(new ExpressAdapter(), { providers: [Wrong, PerRequest] });
+    @Injectable({ scope: Scope.TRANSIENT })
+    class PerConsumer {
+      @OnWebhookDelivery('exhausted')
+      on(): void {}
+    }
+    const providers = [Wrong, PerRequest, PerConsumer];
+    const starting = startApp(new ExpressAdapter(), { providers });
 
     await expect(starting).rejects.toMatchObject({
       code: 'invalid_configuration',
@@ -233,6 +265,7 @@ describe('@OnWebhookDelivery', () => {
         { path: 'Wrong.on', message: expect.stringContaining('"lost"') },
         { path: 'Wrong.off', message: expect.stringContaining('did you mean "exhausted"?') },
         { path: 'PerRequest.on', message: expect.stringContaining('request-scoped') },
+        { path: 'PerConsumer.on', message: expect.stringContaining('transient') },
       ],
     });
   });

@@ -137,6 +137,7 @@ describe('the diagnostics channels of a publisher', () => {
 
     expect(messages[PUBLISHED]).toMatchObject([
       { event: 'order.created', eventId: 'order.created', deliveries: 1, duplicate: false },
+      { event: 'order.created', eventId: 'order.created', deliveries: 1, duplicate: true },
     ]);
     expect(messages[ATTEMPTED]).toMatchObject([
       {

@@ -6,6 +6,7 @@ import { TestClock } from 'nestjs-webhook-token/testing';
 import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
+  MemoryInboxStore,
   OnWebhookEvent,
   WebhookContext,
   WebhookRoute,
@@ -593,6 +594,51 @@ describe('a queued event', () => {
 
     expect(work.seen.slice(before).at(-1)?.run).toBe(10);
     expect((await receiver.app.get(WebhookInbox).deadLetters()).deadLetters).toEqual([]);
+  });
+});
+
+describe('two applications that share a queue and an inbox', () => {
+  /** A queue whose deliveries another application runs. */
+  class RunElsewhere extends InProcessQueue {
+    constructor(private readonly elsewhere: InProcessQueue) {
+      super();
+    }
+
+    override consume(): void {}
+
+    override async enqueue(deliveries: readonly EnqueuedDelivery[]) {
+      return this.elsewhere.enqueue(deliveries);
+    }
+  }
+
+  it('record that an event is handled, although its entry is written after its outcome', async () => {
+    const clock = new TestClock(Date.now());
+    const store = new MemoryInboxStore();
+    const handling = new InProcessQueue({ clock });
+    const [receives, handles] = await Promise.all(
+      [new RunElsewhere(handling), handling].map(async (queue) =>
+        startApp(createFastify(), {
+          options: {
+            ...receiverOptions({ acknowledge: 'queued', queue }),
+            clock,
+            inbox: { store },
+          },
+          providers: [Work, Handlers],
+        }),
+      ),
+    );
+    await head(receives!.origin, signed());
+    await clock.advance(0);
+
+    const outcomes = async ({ app }: StartedApp): Promise<string[]> => {
+      const { entries } = await app.get(WebhookInbox).list();
+      return entries.map(({ outcome, runs }) => `${outcome} ${runs}`);
+    };
+    expect(await outcomes(handles!)).toEqual([]);
+    expect(await outcomes(receives!)).toEqual(['queued undefined']);
+    await clock.advance(1_000);
+    expect(await outcomes(handles!)).toEqual(['handled 1']);
+    await Promise.all([receives!.app.close(), handles!.app.close()]);
   });
 });
 

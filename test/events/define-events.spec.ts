@@ -91,6 +91,21 @@ describe('start-up with defined events', () => {
     ]);
   });
 
+  it('fails for an example that is not JSON, and names its event', async () => {
+    const cycle: Record<string, unknown> = {};
+    cycle['self'] = cycle;
+    const events = defineEvents({
+      'order.created': { examples: [{ total: 1 }, { total: 1n }, () => 1] },
+      'order.paid': { examples: [cycle] },
+    });
+
+    expect(await startProblems({ events })).toEqual([
+      expect.stringMatching(/^events\["order\.created"\]\.examples\[1\]: is not JSON/),
+      expect.stringMatching(/^events\["order\.created"\]\.examples\[2\]: is not JSON/),
+      expect.stringMatching(/^events\["order\.paid"\]\.examples\[0\]: is not JSON/),
+    ]);
+  });
+
   it('fails for a configured endpoint that subscribes to no defined event', async () => {
     const endpoint = { id: 'crm', url: 'https://crm.example/hooks', events: ['order.craeted'] };
     const publisher = {

@@ -14,6 +14,7 @@ import { Gate } from '../fixtures/gate.js';
 class ScriptedInboxStore extends InboxStore {
   override readonly durable = false;
   readonly batches: number[] = [];
+  readonly settled: number[] = [];
   failure: Error | undefined;
   /** While set, `record` waits for it to open. */
   gate: Gate | undefined;
@@ -29,9 +30,10 @@ class ScriptedInboxStore extends InboxStore {
     await this.store.record(entries);
   }
 
-  override async settle(settlements: readonly InboxSettlement[]): Promise<void> {
+  override async settle(settlements: readonly InboxSettlement[]): Promise<readonly string[]> {
     if (this.failure !== undefined) throw this.failure;
-    await this.store.settle(settlements);
+    this.settled.push(settlements.length);
+    return this.store.settle(settlements);
   }
 
   override find(id: string) {
@@ -128,6 +130,49 @@ describe('InboxWriter', () => {
 
     expect(store.batches).toEqual([500, 200]);
     expect(await store.find('000699')).toMatchObject({ outcome: 'dead', runs: 3 });
+  });
+
+  it('repeats a settlement whose entry another process has not written yet', async () => {
+    const { clock, store, writer } = setUp();
+    writer.settle({ deliveryId: 'd1', outcome: 'queued', runs: 1 });
+    writer.settle({ deliveryId: 'd2', outcome: 'dead', runs: 1 });
+    await clock.advance(250);
+    const other = [entry(1, { deliveryId: 'd1' })(), entry(2, { deliveryId: 'd2' })()];
+    await store.record(other);
+    await store.settle([{ deliveryId: 'd1', outcome: 'handled', runs: 2 }]);
+    await clock.advance(999);
+    expect(await store.find('000002')).toMatchObject({ outcome: 'handled' });
+    await clock.advance(1);
+
+    expect(await store.find('000001')).toMatchObject({ outcome: 'handled', runs: 2 });
+    expect(await store.find('000002')).toMatchObject({ outcome: 'dead', runs: 1 });
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('repeats a settlement four times at most, and never delays a later write for it', async () => {
+    const { clock, store, writer } = setUp();
+    for (let i = 0; i < 2_000; i++) {
+      writer.settle({ deliveryId: `d${i}`, outcome: 'handled', runs: 1 });
+    }
+    await clock.advance(250);
+    writer.add(entry(1));
+    await clock.advance(250);
+    expect(store.batches).toEqual([1]);
+    await clock.advance(120_000);
+
+    expect(store.settled).toEqual([2_000, 1_000, 1_000, 1_000, 1_000]);
+    expect(clock.waiting).toBe(0);
+  });
+
+  it('repeats a settlement when it closes', async () => {
+    const { clock, store, writer } = setUp();
+    writer.settle({ deliveryId: 'd1', outcome: 'handled', runs: 1 });
+    await clock.advance(250);
+    await store.record([entry(1, { outcome: 'queued', deliveryId: 'd1' })()]);
+    await writer.close();
+
+    expect(await store.find('000001')).toMatchObject({ outcome: 'handled', runs: 1 });
+    expect(clock.waiting).toBe(0);
   });
 
   it('writes a refused request that arrives during a slow write', async () => {

@@ -121,6 +121,63 @@ describe('publishAll', () => {
     expect(await bench.queue.list({}, { limit: 10 })).toEqual([]);
   });
 
+  it.each<[string, unknown, string]>([
+    [
+      'has a misspelt option',
+      { event: 'order.paid', options: { ids: 'x' } },
+      'publishAll: events[1] ("order.paid"): ids: unknown option; did you mean "id"?',
+    ],
+    [
+      'has a BigInt',
+      { event: 'order.paid', data: { price: 1n } },
+      'publishAll: events[1] ("order.paid"): The data is not JSON: data.price is a BigInt; convert it to a string or a number.',
+    ],
+    ['has no valid name', { event: 'no name' }, 'publishAll: events[1]: The event name must be '],
+    [
+      'does not fit its endpoint',
+      { event: 'order.paid', options: { profile: 'standard-webhooks' } },
+      'publishAll: events[1] ("order.paid"): profile for endpoint "crm": ',
+    ],
+    [
+      'is too large for a HEAD',
+      { event: 'order.paid', data: ['x'.repeat(9_000)], options: { method: 'HEAD' } },
+      'publishAll: events[1] ("order.paid"): ',
+    ],
+    [
+      'has the id of another one',
+      { event: 'order.paid', data: { id: 1 }, options: { id: 'first' } },
+      'publishAll: events[1] ("order.paid"): The id was used before',
+    ],
+    [
+      'has an id that was used before',
+      { event: 'order.paid', data: { id: 1 }, options: { id: 'used' } },
+      'publishAll: events[1] ("order.paid"): The id was used before',
+    ],
+    [
+      'has data that is undefined',
+      { event: 'order.paid', data: undefined },
+      'publishAll: events[1] must be an object { event, data, options }',
+    ],
+    ['is missing', undefined, 'publishAll: events[1] must be an object'],
+  ])('says which event %s', async (_, event, message) => {
+    await bench.publisher.publish('order.created', { id: 0 }, { id: 'used' });
+    const first = { event: 'order.created', data: { id: 0 }, options: { id: 'first' } };
+    const events = [first, event] as WebhookEventToPublish[];
+
+    await expect(bench.publisher.publishAll(events)).rejects.toMatchObject({
+      message: expect.stringContaining(message),
+      stack: expect.stringContaining(message),
+    });
+    expect(await bench.queue.list({}, { limit: 10 })).toHaveLength(1);
+  });
+
+  it('refuses a list with holes', async () => {
+    await expect(bench.publisher.publishAll(Array<never>(2))).rejects.toMatchObject({
+      code: 'invalid_data',
+      message: expect.stringContaining('events[0] must be an object'),
+    });
+  });
+
   it('records nothing if the id of one was used for another event', async () => {
     await bench.publisher.publish('order.created', { id: 1 }, { id: 'used' });
     const events = [

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
-import { WebhookEndpoints, InProcessQueue } from 'nestjs-webhook-token';
+import { WebhookDeliveries, WebhookEndpoints, InProcessQueue } from 'nestjs-webhook-token';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 
@@ -322,14 +322,91 @@ describe('send', () => {
     expect(receiver.requests).toEqual([]);
   });
 
-  it('returns the same result for the same id, concurrently and later', async () => {
+  it('returns the same result for the same id, and later the state that the queue knows', async () => {
     receiver.script = () => ({ status: 500 });
     const send = () => bench.publisher.send('all', 'order.created', {}, { id: 'once' });
     const [first, second] = await Promise.all([send(), send()]);
 
     expect(second).toEqual({ ...first, duplicate: true });
-    expect(await send()).toEqual({ ...first, duplicate: true });
+    const { statusCode: _status, receipt: _receipt, ...state } = first;
+    expect(await send()).toEqual({ ...state, durationMs: 0, duplicate: true });
     expect(receiver.requests).toHaveLength(1);
+    receiver.script = () => ({ status: 204 });
+    await bench.clock.advance(60_000);
+    await bench.reported(2);
+    expect(await send()).toMatchObject({ status: 'delivered', attempts: 2, duplicate: true });
+  });
+
+  it('sends an event again whose delivery was erased, also with other data', async () => {
+    const send = (total: number) =>
+      bench.publisher.send('all', 'order.created', { total }, { id: 'erased' });
+    await send(1);
+    await bench.module.get(WebhookDeliveries).erase({ eventId: 'erased' });
+    const { duplicate, status } = await send(2);
+
+    expect({ duplicate, status }).toEqual({ duplicate: undefined, status: 'delivered' });
+    expect(receiver.requests).toHaveLength(2);
+  });
+
+  it('rejects once its delivery would be due, if that was erased', async () => {
+    const sent = bench.publisher.send('all', 'order.created', {}, { id: 'gone', delay: '1h' });
+    const failed = expect(sent).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringContaining('no longer knows it'),
+    });
+    await bench.clock.advance(0);
+    await bench.module.get(WebhookDeliveries).erase({ eventId: 'gone' });
+    await bench.clock.advance(3_601_000);
+
+    await failed;
+  });
+
+  it('rejects once an earlier delivery of its id would be due, if that was erased', async () => {
+    await bench.publisher.publish('refund.failed', {}, { id: 'earlier', delay: '10s' });
+    const sent = bench.publisher.send('all', 'refund.failed', {}, { id: 'earlier', delay: '1h' });
+    const failed = expect(sent).rejects.toMatchObject({ code: 'store_unavailable' });
+    await bench.clock.advance(0);
+    await bench.module.get(WebhookDeliveries).erase({ eventId: 'earlier' });
+    await bench.clock.advance(11_000);
+
+    await failed;
+  });
+
+  it('waits for a first attempt that the schedule delays', async () => {
+    await bench.stop();
+    bench = await PublisherBench.start({ retry: { schedule: ['1h'] } });
+    const sent = bench.publisher.send(receiver.url, 'order.created', {});
+    await bench.clock.advance(3_600_000);
+
+    expect(await sent).toMatchObject({ status: 'delivered', attempts: 1 });
+  });
+
+  it('asks the queue only while a caller waits, and not before the delivery is due', async () => {
+    let lookups = 0;
+    const find = bench.queue.find.bind(bench.queue);
+    bench.queue.find = async (ids) => {
+      lookups++;
+      return find(ids);
+    };
+    const [first, second] = [new AbortController(), new AbortController()];
+    const send = ({ signal }: AbortController) =>
+      bench.publisher.send('all', 'order.created', {}, { id: 'delayed', delay: '1h', signal });
+    receiver.script = () => 'hang';
+    const sent = Promise.allSettled([send(first), send(second)]);
+    await bench.clock.advance(3_599_999);
+    expect(lookups).toBe(0);
+    first.abort();
+    await bench.clock.advance(1_001);
+    expect(lookups).toBeGreaterThan(0);
+    second.abort();
+    const before = lookups;
+    await bench.clock.advance(10_000);
+
+    expect(lookups).toBe(before);
+    expect(await sent).toMatchObject([
+      { reason: { code: 'aborted' } },
+      { reason: { code: 'aborted' } },
+    ]);
   });
 
   it('reports the state of a delivery that the queue already knows', async () => {
