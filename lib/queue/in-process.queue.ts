@@ -252,8 +252,7 @@ export class InProcessQueue extends WebhookQueue {
     while (!this.closed && this.running < this.concurrency) {
       const taken = this.pending.takeDue(now);
       if (taken === undefined) break;
-      if (taken.entry.isErased) this.pending.release(taken, now, false);
-      else void this.run(taken);
+      void this.run(taken);
     }
     this.schedulePump();
     this.notifyWatchers();

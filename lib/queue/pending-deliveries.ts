@@ -6,6 +6,8 @@ import type { QueueConcurrency } from './queue-options.js';
 /** A delivery that is due at a time, in a lane. */
 export interface PendingDelivery extends Due {
   readonly lane: string;
+  /** It is dropped once it is due. */
+  readonly isErased: boolean;
 }
 
 interface HeldLane<Item extends PendingDelivery> {
@@ -138,11 +140,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
       this.waiting.pop();
-      if (this.freeSlotsOf(next.lane, now) > 0) {
+      if (next.isErased) this.releaseHeld(next.lane, now);
+      else if (this.freeSlotsOf(next.lane, now) > 0) {
         this.limits.start(next.lane, now);
         return { entry: next, slot: this.slots.enter(next.lane, now) };
-      }
-      this.held.hold(next, this.mayStartAt(next.lane, now));
+      } else this.held.hold(next, this.mayStartAt(next.lane, now));
     }
     return undefined;
   }
@@ -154,9 +156,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     this.limits.end(lane);
     if (this.held.isEmpty) return;
     // The slow lanes share their slots, so another one may have a free slot now.
-    for (const name of wasSlow ? this.held.names : [lane]) {
-      this.requeue(this.held.release(name, this.freeSlotsOf(name, now)));
-    }
+    for (const name of wasSlow ? this.held.names : [lane]) this.releaseHeld(name, now);
+  }
+
+  private releaseHeld(lane: string, now: number): void {
+    this.requeue(this.held.release(lane, this.freeSlotsOf(lane, now)));
   }
 
   /** How many attempts the lane may start now. */

@@ -309,6 +309,35 @@ describe('InProcessQueue', () => {
     expect(queue.size).toBe(0);
   });
 
+  it('uses no token of a rate limit for erased deliveries', async () => {
+    const erased = Array.from({ length: 60 }, (_, index) => `erased-${index}`);
+    const { queue, clock, ran } = await rateLimited('first', ...erased, 'next');
+    await queue.flush();
+    for (const eventId of erased) await queue.erase({ eventId });
+    await clock.advance(1_000);
+
+    expect(ran).toEqual(['first', 'next']);
+  });
+
+  it('continues after deliveries that are erased while they wait for a slot', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 4, concurrencyPerDestination: 1 });
+    const ran: string[] = [];
+    const free: (() => void)[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      await new Promise<void>((resolve) => free.push(resolve));
+      return DELIVERED;
+    });
+    await enqueue('first', 'erased-1', 'erased-2', 'next');
+    await clock.advance(0);
+    for (const eventId of ['erased-1', 'erased-2']) await queue.erase({ eventId });
+    free[0]!();
+    await clock.advance(0);
+
+    expect(ran).toEqual(['first', 'next']);
+    free[1]!();
+  });
+
   it('waits longer each time the handler throws, without counting attempts', async () => {
     const { queue, enqueue, clock } = bench();
     const runs: [number, number][] = [];
