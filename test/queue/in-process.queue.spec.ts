@@ -198,6 +198,26 @@ describe('InProcessQueue', () => {
     expect(known.map((record) => record?.status)).toEqual([undefined, 'delivered', undefined]);
   });
 
+  it('keeps dead deliveries that block their ordering key, with their payloads', async () => {
+    const { queue, enqueue, clock } = bench({ maxFinished: 2, maxBytes: 20_000 });
+    const BLOCKED: DeliveryRun = { outcome: { ...DEAD.outcome, blocksKey: true } as never };
+    queue.consume(async ({ id }) => (id === 'blocks' ? BLOCKED : DEAD));
+    const keyed = (id: string, size: number) => ({
+      delivery: { ...delivery(id, size), orderingKey: 'sku-1' },
+      notBefore: 0,
+    });
+    await queue.enqueue([keyed('blocks', 6_000), keyed('waits', 10)]);
+    await clock.advance(0);
+    await enqueue('dead-1', 'dead-2', 'dead-3', 'dead-4');
+    await clock.advance(0);
+
+    expect((await ids(queue)).toSorted()).toEqual(['blocks', 'dead-4', 'waits']);
+    const [blocks, waits] = await queue.find(['blocks', 'waits']);
+    expect(blocks).toMatchObject({ keyState: 'blocking', payloadDropped: undefined });
+    expect(waits).toMatchObject({ status: 'pending', keyState: 'waiting' });
+    expect(await queue.redeliver(['blocks'])).toEqual(['blocks']);
+  });
+
   it('drops the oldest payloads of delivered deliveries first, then of dead ones', async () => {
     const { queue, clock } = bench({ maxBytes: 20_000 });
     let run: DeliveryRun = DEAD;
