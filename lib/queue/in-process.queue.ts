@@ -265,7 +265,8 @@ export class InProcessQueue extends WebhookQueue {
   private limit(lane: string, limits: DeliveryLimits): void {
     const now = this.clock.now();
     this.limits.forgetUnused(() => this.memory.pendingLanes, now);
-    if (this.limits.set(lane, limits, now)) this.pending.limitsChanged(lane, now);
+    const running = this.pending.runningIn(lane);
+    if (this.limits.set(lane, limits, now, running)) this.pending.limitsChanged(lane, now);
   }
 
   private addPending(entry: RememberedDelivery): void {

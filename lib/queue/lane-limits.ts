@@ -11,7 +11,6 @@ const REMEMBERED_FOR = 1_000;
 
 /** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
 class LaneLimit {
-  running = 0;
   /** When the whole burst is available again, in epoch milliseconds. */
   private fullAt = -Infinity;
   /** Milliseconds of one token, since the last start. */
@@ -21,7 +20,10 @@ class LaneLimit {
   private share = 1;
   private slowedAt = -Infinity;
 
-  constructor(public limits: DeliveryLimits) {
+  constructor(
+    public limits: DeliveryLimits,
+    public running: number,
+  ) {
     this.token = this.tokenAt(0);
   }
 
@@ -100,11 +102,14 @@ export class LaneLimits {
   /** With more lanes, unused ones are looked for. */
   private mostLanes = MAX_REMEMBERED;
 
-  /** @returns whether they are other limits than before */
-  set(lane: string, limits: DeliveryLimits, now: number): boolean {
+  /**
+   * @param running - attempts of the lane that run now
+   * @returns whether they are other limits than before
+   */
+  set(lane: string, limits: DeliveryLimits, now: number, running: number): boolean {
     const known = this.lanes.get(lane);
     if (known === undefined) {
-      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
+      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits, running));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
@@ -145,8 +150,7 @@ export class LaneLimits {
 
   end(lane: string): void {
     const limit = this.lanes.get(lane);
-    // Limits that were set while the attempt ran have not counted it.
-    if (limit !== undefined && limit.running > 0) limit.running--;
+    if (limit !== undefined) limit.running--;
   }
 
   overloaded(lane: string, until: number, now: number): void {

@@ -117,6 +117,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return due <= now || this.held.mayReleaseBy(until);
   }
 
+  /** How many attempts of the lane are running. */
+  runningIn(lane: string): number {
+    return this.slots.runningIn(lane);
+  }
+
   add(entry: Item): void {
     this.waiting.push(entry);
   }

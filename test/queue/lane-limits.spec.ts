@@ -118,16 +118,45 @@ describe('the rate of a lane', () => {
   });
 });
 
+describe('the concurrency of a lane', () => {
+  it('counts the attempts that run when it is set', async () => {
+    const free: (() => void)[] = [];
+    let running = 0;
+    const counts: number[] = [];
+    const busy = new InProcessQueue({ clock });
+    busy.consume(async () => {
+      running++;
+      await new Promise<void>((resolve) => free.push(resolve));
+      running--;
+      return { outcome: { type: 'delivered' } };
+    });
+    const add = async (id: string, limits?: DeliveryLimits): Promise<void> => {
+      await busy.enqueue([{ delivery: deliveryOf(id), notBefore: clock.now(), limits }]);
+      await clock.advance(0);
+    };
+    for (const id of ['a', 'b']) await add(id);
+    for (const id of ['c', 'd', 'e']) await add(id, { concurrency: 1 });
+    while (free.length > 0) {
+      counts.push(running);
+      free.shift()!();
+      await clock.advance(0);
+    }
+    await busy.stop(clock.now());
+
+    expect(counts).toEqual([2, 1, 1, 1, 1]);
+  });
+});
+
 describe('LaneLimits', () => {
   it('forgets the lanes at rest once there are more than 10,000', () => {
     const limits = new LaneLimits();
     const limit = { concurrency: 1, perSecond: 1, burst: 1 };
     const lanes = Array.from({ length: 10_000 }, (_, index) => `lane-${index}`);
-    for (const lane of lanes) limits.set(lane, limit, 0);
+    for (const lane of lanes) limits.set(lane, limit, 0, 0);
     limits.forgetUnused(() => new Set(), 0);
     const before = lanes.filter((lane) => limits.has(lane));
     for (const lane of ['pending', 'running', 'paused', 'recovering', 'used']) {
-      limits.set(lane, limit, 0);
+      limits.set(lane, limit, 0, 0);
     }
     limits.start('running', -MINUTE);
     limits.overloaded('paused', SECOND, 0);
