@@ -1,3 +1,4 @@
+import { Pause } from '../clock/pause.js';
 import type { DeliveryLimits } from './webhook-delivery.js';
 
 /** After an overload, the rate starts at half of what it was, and at this part of the limit at least. */
@@ -11,14 +12,13 @@ const REMEMBERED_FOR = 1_000;
 
 /** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
 class LaneLimit {
-  /** When the whole burst is available again, in epoch milliseconds. */
-  private fullAt = -Infinity;
+  /** {@link fullAt}, unless the clock was set back since. */
+  private latestFullAt = -Infinity;
   /** Milliseconds of one token, since the last start. */
   private token: number;
-  private pausedUntil = -Infinity;
-  /** The part of the rate that was left at `slowedAt`. */
+  private pause = new Pause();
+  /** The part of the rate that is left when the pause ends. */
   private share = 1;
-  private slowedAt = -Infinity;
 
   constructor(
     public limits: DeliveryLimits,
@@ -29,7 +29,7 @@ class LaneLimit {
 
   /** How many attempts may start now. */
   available(now: number): number {
-    if (this.pausedUntil > now) return 0;
+    if (this.pause.until(now) > now) return 0;
     const { concurrency = Infinity, burst = Infinity } = this.limits;
     // Times are not exact in binary: a token that is due now counts.
     const tokens = Math.floor(burst - this.usedTokens(now) + 1e-6);
@@ -37,11 +37,12 @@ class LaneLimit {
   }
 
   /** When time alone lets another attempt start, in epoch milliseconds; `undefined` if one has to end first. */
-  nextAt(): number | undefined {
+  nextAt(now: number): number | undefined {
     const { concurrency = Infinity, burst = Infinity, perSecond } = this.limits;
     if (this.running >= concurrency) return undefined;
-    if (perSecond === undefined) return this.pausedUntil;
-    return Math.max(this.pausedUntil, this.fullAt - (burst - 1) * this.token);
+    const pausedUntil = this.pause.until(now);
+    if (perSecond === undefined) return pausedUntil;
+    return Math.max(pausedUntil, this.fullAt(now) - (burst - 1) * this.token);
   }
 
   start(now: number): void {
@@ -49,40 +50,47 @@ class LaneLimit {
     if (this.limits.perSecond === undefined) return;
     const used = this.usedTokens(now) + 1;
     this.token = this.tokenAt(now);
-    this.fullAt = now + used * this.token;
+    this.latestFullAt = now + used * this.token;
   }
 
   /** Pauses the lane, and halves its rate, unless it is paused already. */
   overloaded(until: number, now: number): void {
-    if (this.pausedUntil <= now) {
+    if (this.pause.until(now) <= now) {
       this.share = Math.max(LEAST_SHARE, this.shareAt(now) / 2);
     }
-    this.pausedUntil = Math.max(this.pausedUntil, until);
-    this.slowedAt = this.pausedUntil;
+    this.pause.extend(until, now);
   }
 
   /** Whether it allows as much as if it were new. */
   isAtRest(now: number): boolean {
-    const isPaused = this.pausedUntil > now || this.shareAt(now) < 1;
+    const isPaused = this.pause.until(now) > now || this.shareAt(now) < 1;
     return this.running === 0 && !isPaused && this.usedTokens(now) === 0;
   }
 
   /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
   change(limits: DeliveryLimits, now: number): void {
-    const used = Math.max(0, this.fullAt - now) / this.token;
+    const used = Math.max(0, this.fullAt(now) - now) / this.token;
     if (limits.since !== this.limits.since) {
-      this.pausedUntil = -Infinity;
+      this.pause = new Pause();
       this.share = 1;
     }
     this.limits = limits;
     this.token = this.tokenAt(now);
-    this.fullAt = now + used * this.token;
+    this.latestFullAt = now + used * this.token;
+  }
+
+  /** When the whole burst is available again. */
+  private fullAt(now: number): number {
+    const { burst = 1 } = this.limits;
+    // A clock that is set back must not use more tokens than there are.
+    this.latestFullAt = Math.min(this.latestFullAt, now + burst * this.token);
+    return this.latestFullAt;
   }
 
   private usedTokens(now: number): number {
     const { burst = 1 } = this.limits;
     // A pause ends without a burst.
-    const fullAt = Math.max(this.fullAt, this.pausedUntil + (burst - 1) * this.token);
+    const fullAt = Math.max(this.fullAt(now), this.pause.until(now) + (burst - 1) * this.token);
     return Math.max(0, fullAt - now) / this.token;
   }
 
@@ -92,7 +100,7 @@ class LaneLimit {
   }
 
   private shareAt(now: number): number {
-    return Math.min(1, this.share + Math.max(0, now - this.slowedAt) / RECOVERY);
+    return Math.min(1, this.share + Math.max(0, now - this.pause.until(now)) / RECOVERY);
   }
 }
 
@@ -140,8 +148,8 @@ export class LaneLimits {
   }
 
   /** When another attempt may start although none ends; `undefined` if one has to end first. */
-  nextAt(lane: string): number | undefined {
-    return this.lanes.get(lane)?.nextAt();
+  nextAt(lane: string, now: number): number | undefined {
+    return this.lanes.get(lane)?.nextAt(now);
   }
 
   start(lane: string, now: number): void {

@@ -177,7 +177,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   /** When the lane may start another attempt although none ends. */
   private mayStartAt(lane: string, now: number): number | undefined {
     const isLimited = this.limits.available(lane, now) <= 0;
-    return isLimited ? this.limits.nextAt(lane) : this.slots.provenSlowAt(lane, now);
+    return isLimited ? this.limits.nextAt(lane, now) : this.slots.provenSlowAt(lane, now);
   }
 
   private requeue(entries: readonly Item[]): void {

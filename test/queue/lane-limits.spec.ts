@@ -118,6 +118,52 @@ describe('the rate of a lane', () => {
   });
 });
 
+describe('a clock that is set back', () => {
+  /** Milliseconds after the clock was set back. */
+  const startsAfter = (begin: number): number[] =>
+    starts.filter((at) => at < 0).map((at) => at - begin);
+
+  it('delays a lane by no more than the time of a token', async () => {
+    await enqueue({ perSecond: 1, burst: 3 }, 3);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ perSecond: 1, burst: 3 }, 3, 3);
+    await pass(4 * SECOND);
+
+    expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([SECOND, 2 * SECOND, 3 * SECOND]);
+  });
+
+  it('extends a pause to no more than its length', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
+    });
+    await enqueue({ concurrency: 1 }, 1);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ concurrency: 1 }, 2, 1);
+    await pass(11 * SECOND);
+
+    expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([10 * SECOND, 10 * SECOND]);
+  });
+
+  it('lets a lowered rate recover in time', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + SECOND }),
+    });
+    await enqueue({ perSecond: 1, burst: 1 }, 1);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ perSecond: 1, burst: 1 }, 700, 1);
+    await pass(11 * MINUTE, 500);
+    starts.length = 0;
+    await pass(20 * SECOND, 500);
+
+    expect(starts).toHaveLength(20);
+  });
+});
+
 describe('the concurrency of a lane', () => {
   it('counts the attempts that run when it is set', async () => {
     const free: (() => void)[] = [];
