@@ -128,7 +128,8 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    return countDeliveries(this.memory.all(), filter);
+    const now = this.clock.now();
+    return countDeliveries(this.memory.all(), filter, (lane) => this.limits.heldUntil(lane, now));
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {

@@ -16,6 +16,7 @@ class LaneLimit {
   private latestFullAt = -Infinity;
   /** Milliseconds of one token, since the last start. */
   private token: number;
+  private lastStart = -Infinity;
   private pause = new Pause();
   /** The part of the rate that is left when the pause ends. */
   private share = 1;
@@ -38,15 +39,18 @@ class LaneLimit {
 
   /** When time alone lets another attempt start, in epoch milliseconds; `undefined` if one has to end first. */
   nextAt(now: number): number | undefined {
-    const { concurrency = Infinity, burst = Infinity, perSecond } = this.limits;
-    if (this.running >= concurrency) return undefined;
-    const pausedUntil = this.pause.until(now);
-    if (perSecond === undefined) return pausedUntil;
-    return Math.max(pausedUntil, this.fullAt(now) - (burst - 1) * this.token);
+    const { concurrency = Infinity } = this.limits;
+    return this.running >= concurrency ? undefined : this.tokenDue(now);
+  }
+
+  /** {@link LaneLimits.heldUntil} */
+  heldUntil(now: number): number {
+    return Math.max(Math.min(this.lastStart, now), this.tokenDue(now));
   }
 
   start(now: number): void {
     this.running++;
+    this.lastStart = now;
     if (this.limits.perSecond === undefined) return;
     const used = this.usedTokens(now) + 1;
     this.token = this.tokenAt(now);
@@ -77,6 +81,14 @@ class LaneLimit {
     this.limits = limits;
     this.token = this.tokenAt(now);
     this.latestFullAt = now + used * this.token;
+  }
+
+  /** When there is a token, and no pause. */
+  private tokenDue(now: number): number {
+    const { burst = 1, perSecond } = this.limits;
+    const pausedUntil = this.pause.until(now);
+    if (perSecond === undefined) return pausedUntil;
+    return Math.max(pausedUntil, this.fullAt(now) - (burst - 1) * this.token);
   }
 
   /** When the whole burst is available again. */
@@ -150,6 +162,12 @@ export class LaneLimits {
   /** When another attempt may start although none ends; `undefined` if one has to end first. */
   nextAt(lane: string, now: number): number | undefined {
     return this.lanes.get(lane)?.nextAt(now);
+  }
+
+  /** What waited before this time has waited for the limits of the lane: its last start, or when they allow the next one. */
+  heldUntil(lane: string, now: number): number {
+    const limit = this.lanes.get(lane);
+    return limit !== undefined && isLimited(limit.limits) ? limit.heldUntil(now) : -Infinity;
   }
 
   start(lane: string, now: number): void {

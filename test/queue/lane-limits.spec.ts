@@ -118,6 +118,52 @@ describe('the rate of a lane', () => {
   });
 });
 
+describe('what waits for a limit', () => {
+  const lag = async (of = queue): Promise<number> =>
+    clock.now() - (await of.counts({}))[0]!.oldestDue!;
+
+  it.each<[string, DeliveryLimits]>([
+    ['a rate', { perSecond: 0.1, burst: 1 }],
+    ['a rate and a concurrency', { perSecond: 0.1, burst: 1, concurrency: 1 }],
+  ])('is not late behind %s', async (_, limits) => {
+    await enqueue(limits, 60);
+    await pass(6 * MINUTE, SECOND);
+
+    expect(starts).toHaveLength(37);
+    expect(await lag()).toBeLessThanOrEqual(0);
+  });
+
+  it('is not late behind a concurrency, but an attempt that does not end is', async () => {
+    const busy = new InProcessQueue({ clock });
+    let end = (): void => {};
+    busy.consume(async () => {
+      await new Promise<void>((resolve) => (end = resolve));
+      return { outcome: { type: 'delivered' } };
+    });
+    const notBefore = clock.now();
+    const limits = { concurrency: 1 };
+    await busy.enqueue(
+      ['a', 'b', 'c'].map((id) => ({ delivery: deliveryOf(id), notBefore, limits })),
+    );
+    await pass(6 * MINUTE, SECOND);
+    const stuck = await lag(busy);
+    end();
+    await clock.advance(0);
+
+    expect([stuck, await lag(busy)]).toEqual([6 * MINUTE, 0]);
+    end();
+  });
+
+  it('is late if nothing consumes the queue', async () => {
+    const idle = new InProcessQueue({ clock });
+    const limits = { perSecond: 0.1, burst: 1, concurrency: 1 };
+    await idle.enqueue([{ delivery: deliveryOf('a'), notBefore: clock.now(), limits }]);
+    await pass(6 * MINUTE, SECOND);
+
+    expect(await lag(idle)).toBe(6 * MINUTE);
+  });
+});
+
 describe('a clock that is set back', () => {
   /** Milliseconds after the clock was set back. */
   const startsAfter = (begin: number): number[] =>
