@@ -78,7 +78,7 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.schema}.delivery_change WHERE ${conditions}
   ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
     }
-    // The deliveries of an endpoint are in one lane. What waits for its limits is not late.
+    // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late.
     const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
     return [
       `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},

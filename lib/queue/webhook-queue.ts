@@ -77,8 +77,8 @@ export interface DeliveryCounts {
   /** Of the pending deliveries, those that wait for another one of their key; absent if none do. */
   readonly held?: number | undefined;
   /**
-   * The earliest due time of the other pending deliveries, in epoch milliseconds. In a limited lane it should be no earlier than its
-   * last start, and than the time when its limits allow the next one: what waits for a limit is not late.
+   * The earliest due time of the other pending deliveries, in epoch milliseconds. In a limited lane it should be neither earlier
+   * than the last start, nor than the time when the limits allow the next one: a delivery that waits for a limit is not late.
    */
   readonly oldestDue?: number | undefined;
 }
