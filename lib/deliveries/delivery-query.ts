@@ -1,4 +1,4 @@
-import { parseDuration, type Duration } from '../clock/duration.js';
+import type { Duration } from '../clock/duration.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import type { DeliveryCountFilter, DeliveryFilter } from '../queue/webhook-queue.js';
@@ -48,7 +48,7 @@ export interface DeliveryPageOptions extends WebhookDeliveryScope {
 
 /** Options of a prune. */
 export interface PruneOptions extends WebhookDeliveryScope {
-  /** Recorded before this Date, or longer ago than this duration, such as `'30d'`. */
+  /** Recorded before this Date, or longer ago than this duration, such as `'30d'`; at most `'36500d'`. */
   readonly olderThan: Duration | Date;
 }
 
@@ -124,14 +124,15 @@ export const REDELIVERY = option.object<RedeliverOptions>()(
   EXACT,
 );
 
+/** A longer one reaches back to a time that databases cannot represent. */
+const AGE = option.duration({ min: 0, max: '36500d' });
+
 /** Milliseconds, or a point in time. */
-const AGE: option.Rule<number | Date> = (value, at, name) =>
-  value instanceof Date
-    ? option.date(value, at, name)
-    : (parseDuration(value) ?? (at.add(name, "pass a Date, or a duration such as '30d'") as never));
+const AGE_OR_DATE: option.Rule<number | Date> = (value, at, name) =>
+  value instanceof Date ? option.date(value, at, name) : AGE(value, at, name);
 
 /** The options of `prune`. */
-export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE }, EXACT);
+export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE_OR_DATE }, EXACT);
 
 /** The filter of `erase`. */
 export const ERASURE = option.object<ErasureFilter>()(

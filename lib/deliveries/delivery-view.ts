@@ -181,11 +181,17 @@ export function attemptViewOf(
 }
 
 export function statsOf(counts: readonly DeliveryCounts[], now: number): WebhookDeliveryStats {
-  const endpoints = counts.map(({ oldestDue, held = 0, ...count }) => ({
-    ...count,
-    held,
-    lag: oldestDue === undefined ? 0 : Math.max(0, now - oldestDue),
-  }));
+  const endpoints = counts.map(
+    ({ endpointId, tenant, pending, delivered, dead, held = 0, oldestDue = now }) => ({
+      endpointId,
+      tenant,
+      pending,
+      delivered,
+      dead,
+      held,
+      lag: Math.max(0, now - oldestDue),
+    }),
+  );
   const all: DeliveryStanding = endpoints.reduce(
     (sum, { pending, delivered, dead, held, lag }) => ({
       pending: sum.pending + pending,

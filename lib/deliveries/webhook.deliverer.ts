@@ -158,7 +158,8 @@ export class WebhookDeliverer {
       const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
       return { type: 'defer', at: now + wait, reason: 'endpoint_paused' };
     }
-    const { overloadedUntil, circuit } = endpoint.state;
+    const { overload, circuit } = endpoint.state;
+    const overloadedUntil = overload.until(now);
     const isOverloaded = overloadedUntil > now;
     const blockedUntil = isOverloaded ? overloadedUntil : circuit.admit(now);
     if (blockedUntil === undefined) return undefined;
@@ -189,10 +190,12 @@ export class WebhookDeliverer {
   }
 
   private decide({ state, retry }: RegisteredEndpoint, result: AttemptResult): RetryDecision {
-    const { clock } = this.options;
+    const now = this.options.clock.now();
     const { failuresInRow } = state.circuit;
-    const decision = decideRetry(retry, result, clock.now(), Math.random(), failuresInRow);
-    state.overloadedUntil = Math.max(state.overloadedUntil, decision.overloadedUntil ?? 0);
+    const decision = decideRetry(retry, result, now, Math.random(), failuresInRow);
+    if (decision.overloadedUntil !== undefined) {
+      state.overload.extend(decision.overloadedUntil, now);
+    }
     return decision;
   }
 

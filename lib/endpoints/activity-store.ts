@@ -1,3 +1,5 @@
+import { newestFirst } from '../queue/delivery-list.js';
+
 /** Who did something: a user of the console, a user of the portal, or the library itself. */
 export type ActivityOrigin = 'operator' | 'partner' | 'system';
 
@@ -108,9 +110,9 @@ export class MemoryActivityStore extends ActivityStore {
           (tenant === undefined || entry.tenant === tenant) &&
           (action === undefined || entry.action === action) &&
           (target === undefined || entry.target === target) &&
-          (after === undefined || newestFirst(entry, after) > 0),
+          (after === undefined || newerFirst(entry, after) > 0),
       )
-      .sort(newestFirst)
+      .sort(newerFirst)
       .slice(0, limit);
   }
 
@@ -123,8 +125,6 @@ export class MemoryActivityStore extends ActivityStore {
 
 type Place = Pick<StoredActivity, 'at' | 'id'>;
 
-function newestFirst(a: Place, b: Place): number {
-  if (a.at !== b.at) return b.at - a.at;
-  if (a.id === b.id) return 0;
-  return a.id < b.id ? 1 : -1;
+function newerFirst(a: Place, b: Place): number {
+  return newestFirst({ createdAt: a.at, id: a.id }, { createdAt: b.at, id: b.id });
 }

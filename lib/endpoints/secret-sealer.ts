@@ -40,8 +40,10 @@ export function makeEndpointKey(
 }
 
 /**
- * Appends a new key. Keys that would have begun to sign later than it are dropped.
+ * Appends a new key. Keys that would have begun to sign later than it are dropped, but never the current one: its time is later
+ * if the clock was set back.
  *
+ * @param keys - the current one, and those that would follow it
  * @param overlap - milliseconds for which the old keys go on signing; with 0 they are dropped
  */
 export function rotatedKeys(
@@ -50,7 +52,7 @@ export function rotatedKeys(
   overlap: number,
 ): SealedEndpointKey[] {
   if (overlap === 0) return [next];
-  return [...keys.filter(({ notBefore }) => notBefore < next.notBefore), next];
+  return [...keys.filter((key, index) => index === 0 || key.notBefore < next.notBefore), next];
 }
 
 const KEY_BYTES = 32;

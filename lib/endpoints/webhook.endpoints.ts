@@ -380,10 +380,10 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
   async circuit(id: string, scope?: EndpointScope): Promise<EndpointCircuitView> {
-    const { circuit, overloadedUntil } = (await this.endpointOf(id, scope)).state;
+    const { circuit, overload } = (await this.endpointOf(id, scope)).state;
     const now = this.options.clock.now();
     const failingSince = circuit.failingSince(now);
-    const until = Math.max(overloadedUntil, circuit.nextTrialAt ?? 0);
+    const until = Math.max(overload.until(now), circuit.nextTrialAt ?? 0);
     return {
       state: circuit.state,
       failuresInRow: circuit.failuresInRow,

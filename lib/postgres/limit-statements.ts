@@ -64,8 +64,8 @@ export class LimitStatements {
     this.set = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
 )
-INSERT INTO ${limit} AS limits (queue, lane, concurrency, per_second, burst, since)
-SELECT $1::text, lane, concurrency, per_second, burst, since FROM given
+INSERT INTO ${limit} AS limits (queue, lane, concurrency, per_second, burst, since, used_at)
+SELECT $1::text, lane, concurrency, per_second, burst, since, ${laterOf('$3')} FROM given
 WHERE CASE WHEN EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::text AND known.lane = given.lane)
   THEN NOT EXISTS (SELECT FROM ${limit} AS known WHERE known.queue = $1::text AND known.lane = given.lane
     AND (known.concurrency, known.per_second, known.burst, known.since)

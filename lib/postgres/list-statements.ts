@@ -62,24 +62,29 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
       : unfinished
         ? `AND status <> 'delivered'`
         : '';
+    const isDue = `status = 'pending' AND NOT (holds_key AND held)`;
     const parts = [
       `SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')} AS at, ${count('pending')}, ${count('delivered')}, ${count('dead')},
     count(*) FILTER (WHERE ${KEY_CONDITIONS.waiting}) AS held,
-    ${millisecondsOf(`min(due_at) FILTER (WHERE status = 'pending' AND NOT (holds_key AND held))`)} AS due
+    ${millisecondsOf(`min(due_at) FILTER (WHERE ${isDue})`)} AS due, max(lane) FILTER (WHERE ${isDue} AND limited) AS lane
   FROM ${this.schema}.delivery WHERE ${conditions} ${read} GROUP BY 1, 2, 3, 4`,
     ];
     if (isCounted) {
       const delivered = unfinished === true ? '0' : 'sum(delivered)';
-      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), 0, NULL
+      parts.push(`SELECT endpoint_id, tenant, receiver, ${stepOf('created_at')}, 0, ${delivered}, sum(dead), 0, NULL, NULL
   FROM (
     SELECT at AS created_at, nullif(endpoint_id, '') AS endpoint_id, nullif(tenant, '') AS tenant, nullif(receiver, '') AS receiver,
       delivered, dead FROM ${this.schema}.delivery_count WHERE ${conditions.replaceAll('created_at', 'at')}
     UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.schema}.delivery_change WHERE ${conditions}
   ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
     }
+    // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late.
     const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
     return [
-      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')}, min(due) AS due
+      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
+  greatest(min(due), (SELECT greatest(${millisecondsOf('used_at')}, paused_until, full_at - (burst - 1) * token_ms)
+    FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = max(counted.lane)
+      AND (concurrency IS NOT NULL OR per_second IS NOT NULL))) AS due
 FROM (
   ${parts.join('\n  UNION ALL ')}
 ) AS counted GROUP BY endpoint_id, tenant, receiver, at`,

@@ -22,10 +22,15 @@ export function listDeliveries(
     .map((known) => listed(known.record()));
 }
 
-/** Counts the deliveries that match, by endpoint and tenant, or by receiver, and by step. */
+/**
+ * Counts the deliveries that match, by endpoint and tenant, or by receiver, and by step.
+ *
+ * @param heldUntil - until when the limits of a lane have held up its deliveries, in epoch milliseconds
+ */
 export function countDeliveries(
   all: Iterable<RememberedDelivery>,
   { unfinished, step, ...filter }: DeliveryCountFilter,
+  heldUntil: (lane: string) => number,
 ): DeliveryCounts[] {
   const { since = 0 } = filter;
   const groups = new Map<string, Tally>();
@@ -46,7 +51,8 @@ export function countDeliveries(
     if (known.keyState === 'waiting') {
       tally.held = (tally.held ?? 0) + 1;
     } else if (known.status === 'pending') {
-      tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, known.due);
+      const due = Math.max(known.due, heldUntil(known.lane));
+      tally.oldestDue = Math.min(tally.oldestDue ?? Infinity, due);
     }
   }
   return [...groups.values()];

@@ -174,7 +174,7 @@ class StatusGroup {
 /**
  * All deliveries that a process remembers. Pending ones are bounded: a full memory refuses new ones. Delivered and dead
  * ones have separate bounds, so that successes do not displace failures that need attention; the oldest are removed
- * first, and their payloads before anything is refused.
+ * first, and their payloads before anything is refused. Dead ones that block their ordering key are kept.
  */
 export class DeliveryMemory {
   private readonly byId = new Map<string, RememberedDelivery>();
@@ -322,7 +322,7 @@ export class DeliveryMemory {
       if (entries.size <= maxFinished + Math.floor(maxFinished * SLACK)) continue;
       for (const entry of entries.keys()) {
         if (entries.size <= maxFinished) break;
-        this.forget(entry);
+        if (entry.keyState !== 'blocking') this.forget(entry);
       }
     }
     const bound = Math.min(maxBytes * FINISHED_SHARE, maxBytes - this.pendingBytes);
@@ -330,6 +330,7 @@ export class DeliveryMemory {
     for (const group of [delivered, dead]) {
       for (const entry of group.restorable) {
         if (this.finishedBytes <= bound * (1 - SLACK)) return;
+        if (entry.keyState === 'blocking') continue;
         entry.dropContent();
         group.put(entry);
       }

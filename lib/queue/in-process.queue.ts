@@ -128,7 +128,8 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    return countDeliveries(this.memory.all(), filter);
+    const now = this.clock.now();
+    return countDeliveries(this.memory.all(), filter, (lane) => this.limits.heldUntil(lane, now));
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
@@ -252,8 +253,7 @@ export class InProcessQueue extends WebhookQueue {
     while (!this.closed && this.running < this.concurrency) {
       const taken = this.pending.takeDue(now);
       if (taken === undefined) break;
-      if (taken.entry.isErased) this.pending.release(taken, now, false);
-      else void this.run(taken);
+      void this.run(taken);
     }
     this.schedulePump();
     this.notifyWatchers();
@@ -266,7 +266,8 @@ export class InProcessQueue extends WebhookQueue {
   private limit(lane: string, limits: DeliveryLimits): void {
     const now = this.clock.now();
     this.limits.forgetUnused(() => this.memory.pendingLanes, now);
-    if (this.limits.set(lane, limits, now)) this.pending.limitsChanged(lane, now);
+    const running = this.pending.runningIn(lane);
+    if (this.limits.set(lane, limits, now, running)) this.pending.limitsChanged(lane, now);
   }
 
   private addPending(entry: RememberedDelivery): void {

@@ -1,3 +1,4 @@
+import { Pause } from '../clock/pause.js';
 import type { DeliveryLimits } from './webhook-delivery.js';
 
 /** After an overload, the rate starts at half of what it was, and at this part of the limit at least. */
@@ -11,23 +12,25 @@ const REMEMBERED_FOR = 1_000;
 
 /** The rate and the concurrency of one lane: a token bucket whose rate an overload lowers. */
 class LaneLimit {
-  running = 0;
-  /** When the whole burst is available again, in epoch milliseconds. */
-  private fullAt = -Infinity;
+  /** {@link fullAt}, unless the clock was set back since. */
+  private latestFullAt = -Infinity;
   /** Milliseconds of one token, since the last start. */
   private token: number;
-  private pausedUntil = -Infinity;
-  /** The part of the rate that was left at `slowedAt`. */
+  private lastStart = -Infinity;
+  private pause = new Pause();
+  /** The part of the rate that is left when the pause ends. */
   private share = 1;
-  private slowedAt = -Infinity;
 
-  constructor(public limits: DeliveryLimits) {
+  constructor(
+    public limits: DeliveryLimits,
+    public running: number,
+  ) {
     this.token = this.tokenAt(0);
   }
 
   /** How many attempts may start now. */
   available(now: number): number {
-    if (this.pausedUntil > now) return 0;
+    if (this.pause.until(now) > now) return 0;
     const { concurrency = Infinity, burst = Infinity } = this.limits;
     // Times are not exact in binary: a token that is due now counts.
     const tokens = Math.floor(burst - this.usedTokens(now) + 1e-6);
@@ -35,52 +38,71 @@ class LaneLimit {
   }
 
   /** When time alone lets another attempt start, in epoch milliseconds; `undefined` if one has to end first. */
-  nextAt(): number | undefined {
-    const { concurrency = Infinity, burst = Infinity, perSecond } = this.limits;
-    if (this.running >= concurrency) return undefined;
-    if (perSecond === undefined) return this.pausedUntil;
-    return Math.max(this.pausedUntil, this.fullAt - (burst - 1) * this.token);
+  nextAt(now: number): number | undefined {
+    const { concurrency = Infinity } = this.limits;
+    return this.running >= concurrency ? undefined : this.tokenDue(now);
+  }
+
+  /** {@link LaneLimits.heldUntil} */
+  heldUntil(now: number): number {
+    return Math.max(Math.min(this.lastStart, now), this.tokenDue(now));
   }
 
   start(now: number): void {
     this.running++;
+    this.lastStart = now;
     if (this.limits.perSecond === undefined) return;
     const used = this.usedTokens(now) + 1;
     this.token = this.tokenAt(now);
-    this.fullAt = now + used * this.token;
+    this.latestFullAt = now + used * this.token;
   }
 
   /** Pauses the lane, and halves its rate, unless it is paused already. */
   overloaded(until: number, now: number): void {
-    if (this.pausedUntil <= now) {
+    if (this.pause.until(now) <= now) {
       this.share = Math.max(LEAST_SHARE, this.shareAt(now) / 2);
     }
-    this.pausedUntil = Math.max(this.pausedUntil, until);
-    this.slowedAt = this.pausedUntil;
+    this.pause.extend(until, now);
   }
 
   /** Whether it allows as much as if it were new. */
   isAtRest(now: number): boolean {
-    const isPaused = this.pausedUntil > now || this.shareAt(now) < 1;
+    const isPaused = this.pause.until(now) > now || this.shareAt(now) < 1;
     return this.running === 0 && !isPaused && this.usedTokens(now) === 0;
   }
 
   /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
   change(limits: DeliveryLimits, now: number): void {
-    const used = Math.max(0, this.fullAt - now) / this.token;
+    const used = Math.max(0, this.fullAt(now) - now) / this.token;
     if (limits.since !== this.limits.since) {
-      this.pausedUntil = -Infinity;
+      this.pause = new Pause();
       this.share = 1;
     }
     this.limits = limits;
     this.token = this.tokenAt(now);
-    this.fullAt = now + used * this.token;
+    this.latestFullAt = now + used * this.token;
+  }
+
+  /** When there is a token, and no pause. */
+  private tokenDue(now: number): number {
+    const { burst = 1, perSecond } = this.limits;
+    const pausedUntil = this.pause.until(now);
+    if (perSecond === undefined) return pausedUntil;
+    return Math.max(pausedUntil, this.fullAt(now) - (burst - 1) * this.token);
+  }
+
+  /** When the whole burst is available again. */
+  private fullAt(now: number): number {
+    const { burst = 1 } = this.limits;
+    // A clock that is set back must not use more tokens than there are.
+    this.latestFullAt = Math.min(this.latestFullAt, now + burst * this.token);
+    return this.latestFullAt;
   }
 
   private usedTokens(now: number): number {
     const { burst = 1 } = this.limits;
     // A pause ends without a burst.
-    const fullAt = Math.max(this.fullAt, this.pausedUntil + (burst - 1) * this.token);
+    const fullAt = Math.max(this.fullAt(now), this.pause.until(now) + (burst - 1) * this.token);
     return Math.max(0, fullAt - now) / this.token;
   }
 
@@ -90,7 +112,7 @@ class LaneLimit {
   }
 
   private shareAt(now: number): number {
-    return Math.min(1, this.share + Math.max(0, now - this.slowedAt) / RECOVERY);
+    return Math.min(1, this.share + Math.max(0, now - this.pause.until(now)) / RECOVERY);
   }
 }
 
@@ -100,11 +122,14 @@ export class LaneLimits {
   /** With more lanes, unused ones are looked for. */
   private mostLanes = MAX_REMEMBERED;
 
-  /** @returns whether they are other limits than before */
-  set(lane: string, limits: DeliveryLimits, now: number): boolean {
+  /**
+   * @param running - attempts of the lane that run now
+   * @returns whether they are other limits than before
+   */
+  set(lane: string, limits: DeliveryLimits, now: number, running: number): boolean {
     const known = this.lanes.get(lane);
     if (known === undefined) {
-      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits));
+      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits, running));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
@@ -135,8 +160,14 @@ export class LaneLimits {
   }
 
   /** When another attempt may start although none ends; `undefined` if one has to end first. */
-  nextAt(lane: string): number | undefined {
-    return this.lanes.get(lane)?.nextAt();
+  nextAt(lane: string, now: number): number | undefined {
+    return this.lanes.get(lane)?.nextAt(now);
+  }
+
+  /** What waited before this time has waited for the limits of the lane: its last start, or when they allow the next one. */
+  heldUntil(lane: string, now: number): number {
+    const limit = this.lanes.get(lane);
+    return limit !== undefined && isLimited(limit.limits) ? limit.heldUntil(now) : -Infinity;
   }
 
   start(lane: string, now: number): void {
@@ -145,8 +176,7 @@ export class LaneLimits {
 
   end(lane: string): void {
     const limit = this.lanes.get(lane);
-    // Limits that were set while the attempt ran have not counted it.
-    if (limit !== undefined && limit.running > 0) limit.running--;
+    if (limit !== undefined) limit.running--;
   }
 
   overloaded(lane: string, until: number, now: number): void {

@@ -6,6 +6,8 @@ import type { QueueConcurrency } from './queue-options.js';
 /** A delivery that is due at a time, in a lane. */
 export interface PendingDelivery extends Due {
   readonly lane: string;
+  /** It is dropped once it is due. */
+  readonly isErased: boolean;
 }
 
 interface HeldLane<Item extends PendingDelivery> {
@@ -115,6 +117,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return due <= now || this.held.mayReleaseBy(until);
   }
 
+  /** How many attempts of the lane are running. */
+  runningIn(lane: string): number {
+    return this.slots.runningIn(lane);
+  }
+
   add(entry: Item): void {
     this.waiting.push(entry);
   }
@@ -138,11 +145,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
       this.waiting.pop();
-      if (this.freeSlotsOf(next.lane, now) > 0) {
+      if (next.isErased) this.releaseHeld(next.lane, now);
+      else if (this.freeSlotsOf(next.lane, now) > 0) {
         this.limits.start(next.lane, now);
         return { entry: next, slot: this.slots.enter(next.lane, now) };
-      }
-      this.held.hold(next, this.mayStartAt(next.lane, now));
+      } else this.held.hold(next, this.mayStartAt(next.lane, now));
     }
     return undefined;
   }
@@ -154,9 +161,11 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     this.limits.end(lane);
     if (this.held.isEmpty) return;
     // The slow lanes share their slots, so another one may have a free slot now.
-    for (const name of wasSlow ? this.held.names : [lane]) {
-      this.requeue(this.held.release(name, this.freeSlotsOf(name, now)));
-    }
+    for (const name of wasSlow ? this.held.names : [lane]) this.releaseHeld(name, now);
+  }
+
+  private releaseHeld(lane: string, now: number): void {
+    this.requeue(this.held.release(lane, this.freeSlotsOf(lane, now)));
   }
 
   /** How many attempts the lane may start now. */
@@ -168,7 +177,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   /** When the lane may start another attempt although none ends. */
   private mayStartAt(lane: string, now: number): number | undefined {
     const isLimited = this.limits.available(lane, now) <= 0;
-    return isLimited ? this.limits.nextAt(lane) : this.slots.provenSlowAt(lane, now);
+    return isLimited ? this.limits.nextAt(lane, now) : this.slots.provenSlowAt(lane, now);
   }
 
   private requeue(entries: readonly Item[]): void {

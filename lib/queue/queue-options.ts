@@ -49,7 +49,7 @@ export interface InProcessQueueOptions extends QueueOptions {
   readonly maxBytes?: number | undefined;
   /**
    * The last delivered deliveries that are remembered, and as many dead ones; default 10,000. A forgotten one is no
-   * longer listed, and its id can be recorded again.
+   * longer listed, and its id can be recorded again. Dead ones that block their ordering key are kept, with their payloads.
    */
   readonly maxFinished?: number | undefined;
 }

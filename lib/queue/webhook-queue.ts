@@ -76,7 +76,10 @@ export interface DeliveryCounts {
   readonly dead: number;
   /** Of the pending deliveries, those that wait for another one of their key; absent if none do. */
   readonly held?: number | undefined;
-  /** The earliest due time of the other pending deliveries, in epoch milliseconds. */
+  /**
+   * The earliest due time of the other pending deliveries, in epoch milliseconds. In a limited lane it should be neither earlier
+   * than the last start, nor than the time when the limits allow the next one: a delivery that waits for a limit is not late.
+   */
   readonly oldestDue?: number | undefined;
 }
 

@@ -1,3 +1,4 @@
+import { Pause } from '../clock/pause.js';
 import type { DeliveryLimits, DeliveryMethod } from '../queue/webhook-delivery.js';
 import type { EndpointSigner } from '../signing/endpoint-signer.js';
 import type { StandardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
@@ -84,8 +85,8 @@ interface AcknowledgedFormat {
  * one request.
  */
 export class EndpointState {
-  /** Deliveries wait until then (epoch milliseconds): the receiver has asked to wait, or its answers time out. */
-  overloadedUntil = 0;
+  /** Deliveries wait until it ends: the receiver has asked to wait, or its answers time out. */
+  overload = new Pause();
 
   /** Since when the application has paused it in this process, in epoch milliseconds. */
   pausedAt: number | undefined;
@@ -113,7 +114,7 @@ export class EndpointState {
 
   /** Discards what its answers have taught, when the endpoint is enabled or resumed. */
   forget(): void {
-    this.overloadedUntil = 0;
+    this.overload = new Pause();
     this.circuit = new EndpointCircuit();
     this.needsPost = false;
   }

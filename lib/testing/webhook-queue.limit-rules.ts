@@ -206,6 +206,35 @@ export const LIMIT_RULES: QueueRules = {
     assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3']);
   },
 
+  'holds a limit that a busy lane gets': async (bench) => {
+    const [old, limited] = [gate(), gate()];
+    let running = 0;
+    let most = 0;
+    await bench.consume(async ({ id }) => {
+      if (id === 'first') return { type: 'delivered' };
+      if (id.startsWith('old')) await old.opened;
+      else {
+        most = Math.max(most, ++running);
+        await limited.opened;
+        running--;
+      }
+      return { type: 'delivered' };
+    });
+    // With an average, a queue runs more deliveries of the lane at once.
+    await bench.enqueue('first');
+    await bench.untilState('first', 'delivered 1');
+    await bench.enqueue('old-1', 'old-2', 'old-3');
+    await bench.untilRuns(4);
+    await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2', 'a-3');
+    old.open();
+    await bench.untilCount(4, 'delivered');
+    await bench.advance(A_WHILE);
+    limited.open();
+
+    await bench.untilCount(7, 'delivered');
+    assert.equal(most, 1);
+  },
+
   'limits a lane once an attempt has reported its limits': async (bench) => {
     await bench.consume((_, attempt) => {
       const outcome = { type: 'delivered' } as const;

@@ -24,3 +24,21 @@ it('keeps the outcome of an attempt if a listener throws', async () => {
     Array(2).fill(expect.stringContaining('a listener of its outcome failed (Error)')),
   );
 });
+
+it('waits for an overloaded endpoint no longer than it has asked for if the clock is set back', async () => {
+  const receiver = await WireReceiver.start();
+  receiver.script = (_, index) =>
+    index === 0 ? { status: 503, headers: { 'Retry-After': '10' } } : { status: 204 };
+  const bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }] });
+  await bench.publisher.publish('order.created', ['first']);
+  await bench.reported(1);
+  bench.clock.set(bench.clock.now() - 3_600_000);
+  await bench.publisher.publish('order.created', ['second']);
+  await bench.reported(2);
+  await bench.clock.advance(10_000);
+  await bench.reported(3);
+  await bench.stop();
+  await receiver.stop();
+
+  expect(bench.reports.map(({ outcome }) => outcome.type)).toEqual(['retry', 'defer', 'delivered']);
+});

@@ -483,6 +483,15 @@ describe('stats', () => {
     });
     expect(await deliveries().stats({ endpointId: 'erp' })).toMatchObject({ pending: 0, lag: 0 });
   });
+
+  it('have only the members that are declared', async () => {
+    await publish('order.paid');
+    const { endpoints } = await deliveries().stats({ endpointId: 'erp' });
+
+    expect(endpoints.map((row) => Object.keys(row).toSorted())).toEqual([
+      ['dead', 'delivered', 'endpointId', 'held', 'lag', 'pending', 'tenant'],
+    ]);
+  });
 });
 
 describe('prune', () => {
@@ -620,6 +629,11 @@ describe('an invalid filter or option', () => {
     ['a prune without a minimum age', (all) => all.prune({} as never), /olderThan/],
     ['a prune without options', (all) => all.prune(undefined as never), /olderThan/],
     ['a prune with an invalid duration', (all) => all.prune({ olderThan: 'long' }), /olderThan/],
+    [
+      'a prune with a longer duration than a database can subtract',
+      (all) => all.prune({ olderThan: '36501d' }),
+      /olderThan: must be a duration of at most '36500d'/,
+    ],
   ])('refuses %s', async (_, call, message) => {
     await expect(call(deliveries())).rejects.toMatchObject({
       code: 'invalid_option',

@@ -567,6 +567,22 @@ describe('rotateKey', () => {
     expect((await store.find('crm'))!.keys).toHaveLength(1);
   });
 
+  it('signs with the old key until the overlap is over, also if the clock was set back', async () => {
+    const created = await endpoints.create({ id: 'crm', url: receiver.url });
+    bench.clock.set(bench.clock.now() - HOUR);
+    const rotated = await endpoints.rotateKey('crm', { overlap: '30m' });
+    for (const [index, wait] of [0, HOUR / 2, HOUR].entries()) {
+      await bench.clock.advance(wait);
+      await publish();
+      await receiver.received(index + 1);
+      await bench.reported(index + 1);
+    }
+
+    await expect(verified(0, created.secret!)).resolves.toBeDefined();
+    expect((await verified(1, rotated.secret!)).header.kid).toBe(rotated.kid);
+    expect((await verified(2, rotated.secret!)).header.kid).toBe(rotated.kid);
+  });
+
   it('keeps only the key of the last rotation', async () => {
     await endpoints.create({ id: 'crm', url: receiver.url });
     await endpoints.rotateKey('crm', { overlap: '24h' });

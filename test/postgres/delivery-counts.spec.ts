@@ -6,6 +6,7 @@ import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
 
 const DELIVERIES = 60;
+const HOUR = 3_600_000;
 
 (await describeWith('PostgreSQL'))('the counts of finished deliveries', () => {
   const database = new TestDatabase();
@@ -66,5 +67,31 @@ const DELIVERIES = 60;
     expect(merged).toEqual(first);
     expect(pruned).toEqual([]);
     expect([await rowsIn('delivery_count'), await rowsIn('delivery_change')]).toEqual([0, 0]);
+  });
+});
+
+(await describeWith('PostgreSQL'))('the counts of a limited endpoint', () => {
+  const database = new TestDatabase();
+  const { pool } = database;
+  afterAll(async () => database.close());
+
+  it('report what waits for its rate as late only if nothing consumes the queue', async () => {
+    const schema = database.newSchema();
+    const queue = new PostgresQueue({ pool, schema });
+    const begin = Date.now();
+    const notBefore = begin - HOUR;
+    const limits = { perSecond: 0.001, burst: 1 };
+    await queue.enqueue(['a', 'b', 'c'].map((id) => ({ ...due(id), notBefore, limits })));
+    await pool.query(`UPDATE ${schema}.delivery_limit SET used_at = now() - interval '1 hour'`);
+    const [idle] = await queue.counts({});
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    await until(async () => (await queue.counts({}))[0]!.delivered === 1);
+    const [waiting] = await queue.counts({});
+    const [inStep] = await queue.counts({ since: 0, until: 2 * begin, step: 2 * begin });
+    await queue.stop(Date.now() + 5_000);
+
+    expect(idle!.oldestDue).toBeLessThan(begin - HOUR / 2);
+    expect(waiting!.oldestDue).toBeGreaterThan(begin);
+    expect(inStep!.oldestDue).toBe(waiting!.oldestDue);
   });
 });

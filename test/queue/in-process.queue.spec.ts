@@ -207,6 +207,26 @@ describe('InProcessQueue', () => {
     expect(known.map((record) => record?.status)).toEqual([undefined, 'delivered', undefined]);
   });
 
+  it('keeps dead deliveries that block their ordering key, with their payloads', async () => {
+    const { queue, enqueue, clock } = bench({ maxFinished: 2, maxBytes: 20_000 });
+    const BLOCKED: DeliveryRun = { outcome: { ...DEAD.outcome, blocksKey: true } as never };
+    queue.consume(async ({ id }) => (id === 'blocks' ? BLOCKED : DEAD));
+    const keyed = (id: string, size: number) => ({
+      delivery: { ...delivery(id, size), orderingKey: 'sku-1' },
+      notBefore: 0,
+    });
+    await queue.enqueue([keyed('blocks', 6_000), keyed('waits', 10)]);
+    await clock.advance(0);
+    await enqueue('dead-1', 'dead-2', 'dead-3', 'dead-4');
+    await clock.advance(0);
+
+    expect((await ids(queue)).toSorted()).toEqual(['blocks', 'dead-4', 'waits']);
+    const [blocks, waits] = await queue.find(['blocks', 'waits']);
+    expect(blocks).toMatchObject({ keyState: 'blocking', payloadDropped: undefined });
+    expect(waits).toMatchObject({ status: 'pending', keyState: 'waiting' });
+    expect(await queue.redeliver(['blocks'])).toEqual(['blocks']);
+  });
+
   it('drops the oldest payloads of delivered deliveries first, then of dead ones', async () => {
     const { queue, clock } = bench({ maxBytes: 20_000 });
     let run: DeliveryRun = DEAD;
@@ -316,6 +336,35 @@ describe('InProcessQueue', () => {
     await flushed;
 
     expect(queue.size).toBe(0);
+  });
+
+  it('uses no token of a rate limit for erased deliveries', async () => {
+    const erased = Array.from({ length: 60 }, (_, index) => `erased-${index}`);
+    const { queue, clock, ran } = await rateLimited('first', ...erased, 'next');
+    await queue.flush();
+    for (const eventId of erased) await queue.erase({ eventId });
+    await clock.advance(1_000);
+
+    expect(ran).toEqual(['first', 'next']);
+  });
+
+  it('continues after deliveries that are erased while they wait for a slot', async () => {
+    const { queue, enqueue, clock } = bench({ concurrency: 4, concurrencyPerDestination: 1 });
+    const ran: string[] = [];
+    const free: (() => void)[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      await new Promise<void>((resolve) => free.push(resolve));
+      return DELIVERED;
+    });
+    await enqueue('first', 'erased-1', 'erased-2', 'next');
+    await clock.advance(0);
+    for (const eventId of ['erased-1', 'erased-2']) await queue.erase({ eventId });
+    free[0]!();
+    await clock.advance(0);
+
+    expect(ran).toEqual(['first', 'next']);
+    free[1]!();
   });
 
   it('waits longer each time the handler throws, without counting attempts', async () => {

@@ -118,16 +118,137 @@ describe('the rate of a lane', () => {
   });
 });
 
+describe('what waits for a limit', () => {
+  const lag = async (of = queue): Promise<number> =>
+    clock.now() - (await of.counts({}))[0]!.oldestDue!;
+
+  it.each<[string, DeliveryLimits]>([
+    ['a rate', { perSecond: 0.1, burst: 1 }],
+    ['a rate and a concurrency', { perSecond: 0.1, burst: 1, concurrency: 1 }],
+  ])('is not late behind %s', async (_, limits) => {
+    await enqueue(limits, 60);
+    await pass(6 * MINUTE, SECOND);
+
+    expect(starts).toHaveLength(37);
+    expect(await lag()).toBeLessThanOrEqual(0);
+  });
+
+  it('is not late behind a concurrency, but an attempt that does not end is', async () => {
+    const busy = new InProcessQueue({ clock });
+    let end = (): void => {};
+    busy.consume(async () => {
+      await new Promise<void>((resolve) => (end = resolve));
+      return { outcome: { type: 'delivered' } };
+    });
+    const notBefore = clock.now();
+    const limits = { concurrency: 1 };
+    await busy.enqueue(
+      ['a', 'b', 'c'].map((id) => ({ delivery: deliveryOf(id), notBefore, limits })),
+    );
+    await pass(6 * MINUTE, SECOND);
+    const stuck = await lag(busy);
+    end();
+    await clock.advance(0);
+
+    expect([stuck, await lag(busy)]).toEqual([6 * MINUTE, 0]);
+    end();
+  });
+
+  it('is late if nothing consumes the queue', async () => {
+    const idle = new InProcessQueue({ clock });
+    const limits = { perSecond: 0.1, burst: 1, concurrency: 1 };
+    await idle.enqueue([{ delivery: deliveryOf('a'), notBefore: clock.now(), limits }]);
+    await pass(6 * MINUTE, SECOND);
+
+    expect(await lag(idle)).toBe(6 * MINUTE);
+  });
+});
+
+describe('a clock that is set back', () => {
+  /** Milliseconds after the clock was set back. */
+  const startsAfter = (begin: number): number[] =>
+    starts.filter((at) => at < 0).map((at) => at - begin);
+
+  it('delays a lane by no more than the time of a token', async () => {
+    await enqueue({ perSecond: 1, burst: 3 }, 3);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ perSecond: 1, burst: 3 }, 3, 3);
+    await pass(4 * SECOND);
+
+    expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([SECOND, 2 * SECOND, 3 * SECOND]);
+  });
+
+  it('extends a pause to no more than its length', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
+    });
+    await enqueue({ concurrency: 1 }, 1);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ concurrency: 1 }, 2, 1);
+    await pass(11 * SECOND);
+
+    expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([10 * SECOND, 10 * SECOND]);
+  });
+
+  it('lets a lowered rate recover in time', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + SECOND }),
+    });
+    await enqueue({ perSecond: 1, burst: 1 }, 1);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ perSecond: 1, burst: 1 }, 700, 1);
+    await pass(11 * MINUTE, 500);
+    starts.length = 0;
+    await pass(20 * SECOND, 500);
+
+    expect(starts).toHaveLength(20);
+  });
+});
+
+describe('the concurrency of a lane', () => {
+  it('counts the attempts that run when it is set', async () => {
+    const free: (() => void)[] = [];
+    let running = 0;
+    const counts: number[] = [];
+    const busy = new InProcessQueue({ clock });
+    busy.consume(async () => {
+      running++;
+      await new Promise<void>((resolve) => free.push(resolve));
+      running--;
+      return { outcome: { type: 'delivered' } };
+    });
+    const add = async (id: string, limits?: DeliveryLimits): Promise<void> => {
+      await busy.enqueue([{ delivery: deliveryOf(id), notBefore: clock.now(), limits }]);
+      await clock.advance(0);
+    };
+    for (const id of ['a', 'b']) await add(id);
+    for (const id of ['c', 'd', 'e']) await add(id, { concurrency: 1 });
+    while (free.length > 0) {
+      counts.push(running);
+      free.shift()!();
+      await clock.advance(0);
+    }
+    await busy.stop(clock.now());
+
+    expect(counts).toEqual([2, 1, 1, 1, 1]);
+  });
+});
+
 describe('LaneLimits', () => {
   it('forgets the lanes at rest once there are more than 10,000', () => {
     const limits = new LaneLimits();
     const limit = { concurrency: 1, perSecond: 1, burst: 1 };
     const lanes = Array.from({ length: 10_000 }, (_, index) => `lane-${index}`);
-    for (const lane of lanes) limits.set(lane, limit, 0);
+    for (const lane of lanes) limits.set(lane, limit, 0, 0);
     limits.forgetUnused(() => new Set(), 0);
     const before = lanes.filter((lane) => limits.has(lane));
     for (const lane of ['pending', 'running', 'paused', 'recovering', 'used']) {
-      limits.set(lane, limit, 0);
+      limits.set(lane, limit, 0, 0);
     }
     limits.start('running', -MINUTE);
     limits.overloaded('paused', SECOND, 0);
