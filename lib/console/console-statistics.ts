@@ -121,7 +121,8 @@ export class ConsoleStatistics {
     const wanted = { ...filter, since: new Date(from), until: new Date(to) };
     const counts = await this.deliveries.countsByStep(wanted, step, scope);
     const starts = Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
-    const byStep = starts.map((at) => sumOf(counts.filter((one) => one.at === at)));
+    const groups = groupBy(counts, ({ at }) => at);
+    const byStep = starts.map((at) => sumOf(groups.get(at) ?? []));
     const samples: Sample[][] = starts.map(() => []);
     const limit = Math.min(MAX_SAMPLE, Math.ceil(SAMPLES / starts.length));
     const queue = byStep.flatMap(({ delivered }, index) => (delivered > 0 ? [index] : []));
@@ -160,6 +161,20 @@ function sumOf(counts: readonly DeliveryCounts[]): StatsCounts {
   );
 }
 
+function groupBy<Key>(
+  counts: readonly DeliveryCounts[],
+  keyOf: (one: DeliveryCounts) => Key,
+): ReadonlyMap<Key, readonly DeliveryCounts[]> {
+  const groups = new Map<Key, DeliveryCounts[]>();
+  for (const one of counts) {
+    const key = keyOf(one);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [one]);
+    else group.push(one);
+  }
+  return groups;
+}
+
 function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
   if (samples.length === 0) return {};
   const sorted = samples.toSorted((a, b) => a.ms - b.ms);
@@ -177,11 +192,7 @@ function byEndpoint(
   counts: readonly DeliveryCounts[],
   starts: readonly number[],
 ): ConsoleStats['endpoints'] {
-  const groups = new Map<string, DeliveryCounts[]>();
-  for (const one of counts) {
-    const key = JSON.stringify([one.endpointId, one.tenant]);
-    groups.set(key, [...(groups.get(key) ?? []), one]);
-  }
+  const groups = groupBy(counts, (one) => JSON.stringify([one.endpointId, one.tenant]));
   const failures = (group: readonly DeliveryCounts[]): number => sumOf(group).failed;
   return [...groups.values()]
     .toSorted((a, b) => failures(b) - failures(a))

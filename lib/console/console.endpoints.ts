@@ -37,6 +37,8 @@ import { endpointRow, shownUrl } from './console-views.js';
 const MAX_CHECKED = 40;
 const MAX_BLOCKED = 500;
 const MAX_ATTENTION = 20;
+/** Calls a minute that change endpoints, which look up names or read waiting deliveries. */
+const CHANGES_PER_MINUTE = 60;
 /** Endpoints whose deliveries are read at the same time. */
 const AT_ONCE = 4;
 type Standing = WebhookDeliveryStats['endpoints'][number];
@@ -59,6 +61,7 @@ export class ConsoleEndpoints {
         this.createEndpoint(call),
       ),
       status: 201,
+      perMinute: CHANGES_PER_MINUTE,
       action: (_call, answer) => ({
         action: 'endpoint.create',
         target: (answer as CreatedEndpointAnswer | undefined)?.endpoint.id,
@@ -67,6 +70,7 @@ export class ConsoleEndpoints {
     },
     {
       ...act('PATCH', 'endpoints/:id', ['manage-endpoints'], (call) => this.updateEndpoint(call)),
+      perMinute: CHANGES_PER_MINUTE,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.update', target: id }),
     },
@@ -284,6 +288,8 @@ export class ConsoleEndpoints {
         await this.endpoints[step](id, scopeOf(access));
         return this.endpoint(id, access);
       }),
+      isRead: true,
+      perMinute: CHANGES_PER_MINUTE,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: `endpoint.${step}`, target: id }),
     };

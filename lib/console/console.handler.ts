@@ -135,8 +135,9 @@ export class ConsoleHandler {
       return json(answer, route.status);
     } catch (error) {
       const { status, code } = problemOf(error).problem;
-      // Unknown ids would fill the log with guesses.
-      if (status !== 404) await this.record(route, call, tenant, { answer: undefined, code });
+      // Unknown ids would fill the log with guesses, also if the body was refused before.
+      if (status !== 404 && (await isKnown(route, call)))
+        await this.record(route, call, tenant, { answer: undefined, code });
       throw error;
     }
   }
@@ -168,7 +169,8 @@ export class ConsoleHandler {
   private async answerSession(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
     const { kind, method } = call;
     if (method === 'GET' || method === 'HEAD') {
-      return json(await this.service.session(this.accessOf(call, request)));
+      const access = this.accessOf(call, request);
+      return json(await this.limits.read(access, () => this.service.session(access)));
     }
     if (kind === 'portal' && method === 'POST') return this.openLink(call);
     if (kind === 'portal' && method === 'DELETE') {
@@ -384,6 +386,18 @@ async function unreadBody(node: IncomingMessage): Promise<unknown> {
     return JSON.parse(Buffer.concat(chunks).toString()) as unknown;
   } catch {
     throw new ConsoleError('invalid_option', 'The body is not JSON.');
+  }
+}
+
+/** Whether the caller may know what a call is about. */
+async function isKnown({ owner }: ConsoleRoute, call: ConsoleCall): Promise<boolean> {
+  if (owner === undefined) return true;
+  const { tenant } = call.access;
+  try {
+    const found = await owner(call);
+    return tenant === undefined || found === undefined || found === tenant;
+  } catch {
+    return false;
   }
 }
 

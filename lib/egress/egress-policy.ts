@@ -1,5 +1,6 @@
 import dns, { type LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { isWebhookError, WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { flag, list, optional, unless, whole } from '../options/rules.js';
 import { IpNetwork, parseIpAddress } from './ip-network.js';
@@ -68,6 +69,8 @@ export class EgressPolicy {
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
   private readonly allowedPorts: ReadonlySet<number>;
+  /** The last lookup before an endpoint is stored. */
+  private resolving: Promise<unknown> = Promise.resolve();
 
   /** @param options - checked ones */
   constructor(options: EgressOptions) {
@@ -140,8 +143,8 @@ export class EgressPolicy {
   }
 
   /**
-   * Checks a URL and every address its host resolves to now. A name that does not resolve passes: DNS
-   * may be down for a moment, and every attempt checks again.
+   * Checks a URL and every address its host resolves to now. A name that does not resolve within 3 s passes:
+   * DNS may be down for a moment, and every attempt checks again.
    *
    * @param lookup - resolves the host's name; default: `dns.lookup`
    * @returns the URL as the WHATWG parser reads it, which is what must be called
@@ -150,8 +153,26 @@ export class EgressPolicy {
   async checkResolvedUrl(url: string | URL, lookup: typeof dns.lookup = dns.lookup): Promise<URL> {
     const parsed = this.checkUrl(url);
     const host = hostOf(parsed);
-    if (isIP(host) === 0) this.checkResolved(host, await addressesOf(host, lookup));
+    if (isIP(host) === 0) this.checkResolved(host, await this.resolve(host, lookup));
     return parsed;
+  }
+
+  /** One after the other: Node runs few lookups at a time, and names that nobody answers for must not take all of them. */
+  private async resolve(host: string, lookup: typeof dns.lookup): Promise<LookupAddress[]> {
+    let isLate = false;
+    const found = this.resolving.then(async () => (isLate ? [] : addressesOf(host, lookup)));
+    this.resolving = found;
+    try {
+      return await inTime(
+        new SystemClock(),
+        RESOLVING_TIME,
+        async () => found,
+        () => new Error('no answer'),
+      );
+    } catch {
+      isLate = true;
+      return [];
+    }
   }
 
   /** Passes if either loopback address is allowed: the lookup decides which one the name means. */
@@ -176,6 +197,9 @@ export class EgressPolicy {
     };
   }
 }
+
+/** Milliseconds for which the check of a URL waits for its turn and its addresses. */
+const RESOLVING_TIME = 3_000;
 
 interface Problem {
   /** Completes "it is …". */

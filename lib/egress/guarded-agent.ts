@@ -1,4 +1,5 @@
 import dns, { type LookupAddress } from 'node:dns';
+import { setMaxListeners } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
@@ -57,6 +58,7 @@ export function createGuardedAgents(
     timeout: IDLE_TIMEOUT,
   };
   const closing = new AbortController();
+  setMaxListeners(0, closing.signal);
   const route = { policy, lookup, proxy: options.proxy, signal: closing.signal };
   const httpAgent = guard(new http.Agent(pool), route);
   const httpsAgent = guard(
@@ -123,6 +125,10 @@ function ignoreLateErrors(socket: Duplex | null | undefined): void {
   socket?.on('error', () => undefined);
 }
 
+/** Addresses that the proxy is asked for, and milliseconds after which no other one is tried. */
+const MOST_ADDRESSES = 4;
+const TUNNEL_TIME = 15_000;
+
 /** Resolves and checks the name here, and asks the proxy for the first address that it can reach. */
 async function openTunnel(
   { host, port }: http.ClientRequestArgs,
@@ -137,12 +143,14 @@ async function openTunnel(
     );
   });
   let failure: unknown;
-  for (const { address } of addresses) {
+  const start = performance.now();
+  // The owner of the name chooses how many addresses it has, and the request may have ended meanwhile.
+  for (const { address } of addresses.slice(0, MOST_ADDRESSES)) {
     try {
       return await proxy.connect(address, Number(port), signal);
     } catch (error) {
       failure ??= error;
-      if (signal.aborted) break;
+      if (signal.aborted || performance.now() - start > TUNNEL_TIME) break;
     }
   }
   throw failure;

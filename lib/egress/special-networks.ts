@@ -20,8 +20,12 @@ const SPECIAL_NETWORKS: readonly SpecialNetwork[] = [
   special('169.254.169.254/32', 'cloud metadata', NEVER),
   special('168.63.129.16/32', 'cloud metadata, Azure', NEVER),
   special('100.100.100.200/32', 'cloud metadata, Alibaba', NEVER),
-  special('fd00:ec2::254/128', 'cloud metadata, AWS', NEVER),
+  special('fd00:ec2::/32', 'cloud metadata, AWS', NEVER),
   special('fd20:ce::254/128', 'cloud metadata, Google', NEVER),
+  special('fd00:c1::a9fe:a9fe/128', 'cloud metadata, Oracle', NEVER),
+  special('fd00:42::42/128', 'cloud metadata, Scaleway', NEVER),
+  special('fd00:a9fe:a9fe::1/128', 'cloud metadata, Akamai', NEVER),
+  special('fd00:100::100:200/128', 'cloud metadata, Alibaba', NEVER),
 
   special('0.0.0.0/8', 'this host, RFC 1122', NEVER),
   special('10.0.0.0/8', 'private use, RFC 1918', PRIVATE),

@@ -1,5 +1,5 @@
 import type dns from 'node:dns';
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { type EgressOptions, EgressPolicy } from '../../lib/egress/egress-policy.js';
 import { configurationProblems } from '../fixtures/configuration-problems.js';
 import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
@@ -204,6 +204,28 @@ describe('EgressPolicy.checkResolvedUrl', () => {
 
   it('accepts a name that does not resolve now, since every attempt checks again', async () => {
     await expect(check(lookupOf('ENOTFOUND'))).resolves.toBeInstanceOf(URL);
+  });
+
+  it('looks up one name at a time, and accepts what nobody answers for within 3 s', async () => {
+    const timers: (() => void)[] = [];
+    const { setTimeout: startTimer } = globalThis;
+    jest.spyOn(globalThis, 'setTimeout').mockImplementation((end: () => void, ms?: number) => {
+      if (ms! > 2_900) timers.push(end);
+      return startTimer(end, ms);
+    });
+    const asked: string[] = [];
+    const silent = ((host: string) => void asked.push(host)) as unknown as typeof dns.lookup;
+    const names = ['one', 'two', 'three'].map((name) => `https://${name}.example/`);
+    const own = new EgressPolicy({});
+    const checks = names.map(async (url) => own.checkResolvedUrl(url, silent));
+    await new Promise((turn) => setImmediate(turn));
+    const meanwhile = [...asked];
+    for (const end of timers) end();
+
+    expect(await Promise.all(checks)).toHaveLength(3);
+    expect(meanwhile).toEqual(['one.example']);
+    expect(asked).toEqual(meanwhile);
+    jest.restoreAllMocks();
   });
 
   it('does not look up a literal address', async () => {

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { EgressPolicy } from '../../lib/egress/egress-policy.js';
@@ -8,6 +9,7 @@ import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 import { TokenEndpoint } from '../sending/token-endpoint.js';
 import { ConnectProxy } from './connect-proxy.js';
+import { lookupOf } from './scripted-lookup.js';
 import { startTlsTarget, type TargetServer, targetCertificate } from './target-server.js';
 
 let bench: PublisherBench | undefined;
@@ -54,6 +56,21 @@ describe('the egress proxy', () => {
     expect(await send(receiver.url)).toMatchObject({ status: 'delivered' });
     expect(proxy.targets).toEqual([`127.0.0.1:${receiver.port}`]);
     expect(receiver.requests[0]).toMatchObject({ path: '/hooks' });
+  });
+
+  it('is asked for four addresses of a name at most', async () => {
+    const addresses = Array.from({ length: 40 }, (_, index) => `127.0.0.${index + 1}`);
+    const policy = new EgressPolicy({ allowedAddresses: ['127.0.0.0/8'] });
+    proxy.refusal = 'HTTP/1.1 502 Bad Gateway';
+    agents = createGuardedAgents(policy, {
+      lookup: lookupOf(addresses),
+      proxy: new EgressProxy(`http://${proxy.origin}`),
+    });
+    const request = https.get('https://many.example/', { agent: agents.httpsAgent });
+    const [error] = (await once(request, 'error')) as [NodeJS.ErrnoException];
+
+    expect(error.code).toBe('ECONNREFUSED');
+    expect(proxy.targets).toEqual(addresses.slice(0, 4).map((address) => `${address}:443`));
   });
 
   it('gets the user name and the password of its URL, which no log shows', async () => {

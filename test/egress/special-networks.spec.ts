@@ -57,7 +57,12 @@ describe('a range inside another', () => {
     ['cloud metadata, Azure', '168.63.129.16'],
     ['cloud metadata, Alibaba', '100.100.100.200'],
     ['cloud metadata, AWS', 'fd00:ec2::254'],
+    ['cloud metadata, AWS', 'fd00:ec2::23'],
     ['cloud metadata, Google', 'fd20:ce::254'],
+    ['cloud metadata, Oracle', 'fd00:c1::a9fe:a9fe'],
+    ['cloud metadata, Scaleway', 'fd00:42::42'],
+    ['cloud metadata, Akamai', 'fd00:a9fe:a9fe::1'],
+    ['cloud metadata, Alibaba', 'fd00:100::100:200'],
   ])('stays blocked if private networks are allowed: %s at %s', (rule, address) => {
     const open = new EgressPolicy({ allowPrivateNetworks: true });
 
