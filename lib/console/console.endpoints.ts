@@ -78,6 +78,7 @@ export class ConsoleEndpoints {
       ...act('DELETE', 'endpoints/:id', ['manage-endpoints'], async ({ id, access }) =>
         this.endpoints.delete(id, scopeOf(access)),
       ),
+      perMinute: CHANGES_PER_MINUTE,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.delete', target: id }),
     },
@@ -96,6 +97,7 @@ export class ConsoleEndpoints {
       ...act('POST', 'endpoints/:id/rotate-key', ['manage-secrets'], (call) =>
         this.rotateKey(call),
       ),
+      perMinute: CHANGES_PER_MINUTE,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: 'endpoint.rotate-key', target: id }),
     },

@@ -574,7 +574,9 @@ describe.each(adapters)('the console on %s', (_, create) => {
     started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
     await call(started.origin, 'GET', `${API}/deliveries/unknown/payload`);
     await call(started.origin, 'POST', `${API}/endpoints/unknown/disable`, {});
+    const invalid = await call(started.origin, 'PATCH', `${API}/endpoints/unknown`, { retry: 1 });
 
+    expect(invalid.status).toBe(400);
     expect((await json<Listed>('/activity')).items).toEqual([]);
   });
 
