@@ -157,7 +157,7 @@ export class EgressPolicy {
     return parsed;
   }
 
-  /** One after the other: Node runs few lookups at a time, and names that nobody answers for must not take all of them. */
+  /** One at a time: Node runs few lookups at once, and names whose servers do not answer would take all of its threads. */
   private async resolve(host: string, lookup: typeof dns.lookup): Promise<LookupAddress[]> {
     let isLate = false;
     const found = this.resolving.then(async () => (isLate ? [] : addressesOf(host, lookup)));

@@ -110,9 +110,9 @@ export class MemoryActivityStore extends ActivityStore {
           (tenant === undefined || entry.tenant === tenant) &&
           (action === undefined || entry.action === action) &&
           (target === undefined || entry.target === target) &&
-          (after === undefined || newerFirst(entry, after) > 0),
+          (after === undefined || newestEntryFirst(entry, after) > 0),
       )
-      .sort(newerFirst)
+      .sort(newestEntryFirst)
       .slice(0, limit);
   }
 
@@ -125,6 +125,6 @@ export class MemoryActivityStore extends ActivityStore {
 
 type Place = Pick<StoredActivity, 'at' | 'id'>;
 
-function newerFirst(a: Place, b: Place): number {
+function newestEntryFirst(a: Place, b: Place): number {
   return newestFirst({ createdAt: a.at, id: a.id }, { createdAt: b.at, id: b.id });
 }

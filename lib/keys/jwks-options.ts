@@ -1,3 +1,4 @@
+import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { X509Certificate } from 'node:crypto';
 import { DAY, type Duration } from '../clock/duration.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
@@ -69,7 +70,7 @@ export function resolveJwksFetch(options: Read<typeof JWKS_FETCH>) {
     maxAge,
     ca,
     // Timers take whole milliseconds and no more than this many.
-    timeout: Math.ceil(Math.min(timeout, 2 ** 31 - 1)),
+    timeout: Math.ceil(Math.min(timeout, LONGEST_TIMEOUT)),
     cooldown: options.cooldown ?? Math.min(DEFAULT_COOLDOWN, maxAge),
     maxStale: options.maxStale ?? Math.max(DEFAULT_MAX_STALE, maxAge),
   };

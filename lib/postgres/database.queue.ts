@@ -62,6 +62,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private isConsumed = false;
   private stopping = false;
   private readonly limits = new RememberedLimits();
+  /** Runs a statement outside any transaction. */
+  private readonly run: RunStatement = async (...query) => this.connection.query(...query);
 
   /** @hidden */
   protected constructor(
@@ -122,9 +124,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
-    const known = await this.connection.reporting(async () =>
-      this.knownDeliveries((statement, values) => this.connection.query(statement, values), ids),
-    );
+    const known = await this.connection.reporting(async () => this.knownDeliveries(this.run, ids));
     return ids.map((id) => known.get(id));
   }
 
@@ -243,18 +243,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
     { waits }: { readonly waits: boolean },
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const how = { notifies: this.needsOthers, waits };
-    await this.setLimits(
-      async (statement, values) => this.connection.query(statement, values),
-      deliveries,
-      { isFinal: true },
-    );
+    await this.setLimits(this.run, deliveries, { isFinal: true });
     const { records, held, limitedLanes } = await (waits && deliveries.some(takesTurn)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
-      : this.record(
-          async (statement, values) => this.connection.query(statement, values),
-          deliveries,
-          how,
-        ));
+      : this.record(this.run, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.wake(limitedLanes);

@@ -313,8 +313,8 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
   }
 
   /**
-   * Releases the first delivery of each key, if it is held. It is due now at the earliest: a claim may look only at what became due since
-   * the one before.
+   * Releases the first delivery of each key, if it is held. It becomes due now, unless it is due later: a claim may look only at
+   * deliveries that became due after the last one.
    *
    * @param keys - selects lanes and keys; `$1` is the queue
    */

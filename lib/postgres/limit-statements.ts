@@ -5,7 +5,7 @@ import { later as laterOf, millisecondsOf, now as nowOf } from './sql-text.js';
 export const FLAGGED_AT_ONCE = 1_000;
 
 /** Whether a delivery of a limited lane is waiting for its due time or due, and not for its key: the condition of its index. */
-const IS_WAITING = `status = 'pending' AND NOT held AND limited`;
+const IS_LIMITED_WAITING = `status = 'pending' AND NOT held AND limited`;
 
 /**
  * The statements on `delivery_limit`, which has a row for each lane that has or had limits.
@@ -164,9 +164,9 @@ FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AN
     this.unflag = flagging(false);
     // One look into the index for each lane, however many deliveries it has.
     this.findLanes = `WITH RECURSIVE lanes AS (
-  (SELECT lane FROM ${delivery} WHERE queue = $1::text AND ${IS_WAITING} ORDER BY lane LIMIT 1)
+  (SELECT lane FROM ${delivery} WHERE queue = $1::text AND ${IS_LIMITED_WAITING} ORDER BY lane LIMIT 1)
   UNION ALL
-  SELECT (SELECT lane FROM ${delivery} AS delivery WHERE queue = $1::text AND ${IS_WAITING} AND delivery.lane > lanes.lane
+  SELECT (SELECT lane FROM ${delivery} AS delivery WHERE queue = $1::text AND ${IS_LIMITED_WAITING} AND delivery.lane > lanes.lane
     ORDER BY lane LIMIT 1) FROM lanes WHERE lane IS NOT NULL
 )
 SELECT EXISTS (SELECT FROM ${limit} WHERE queue = $1::text) AS has_limits, waiting.* FROM (SELECT) AS one LEFT JOIN (

@@ -37,7 +37,7 @@ export class OutcomeWriter {
     });
   }
 
-  /** Tries the pending outcomes once more, and resolves then. From now on, a failed write is not retried. */
+  /** Tries each pending outcome a last time, and waits for that. From now on, a failed write is not retried. */
   async close(): Promise<void> {
     this.closed = true;
     this.endPause();

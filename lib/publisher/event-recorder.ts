@@ -60,13 +60,13 @@ export class EventRecorder {
     const now = this.options.clock.now();
     const items = events.flatMap((event) => itemsOf(event, now));
     if (items.length === 0) return events.map(() => []);
-    await requireDistinctContents(events);
+    requireDistinctContents(events);
     // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
     // connection while the transaction holds the first.
     const named = events.filter(({ options }) => options.id !== undefined);
     if (tx === undefined && named.length > 0 && items.length > 1) {
       const ids = named.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
-      await requireSameContents(named, await this.queue.find(ids));
+      requireSameContents(named, await this.queue.find(ids));
     }
     return requireSameContents(
       events,
@@ -143,16 +143,14 @@ function itemsOf(
 }
 
 /** @throws `WebhookDeliveryError` `id_conflict` if two events of a call have the same id and differ */
-async function requireDistinctContents(events: readonly AddressedEvent[]): Promise<void> {
+function requireDistinctContents(events: readonly AddressedEvent[]): void {
   const first = new Map<string, OutgoingDelivery>();
   for (const event of events) {
-    await inEvent(event, () => {
-      for (const delivery of event.deliveries) {
-        const other = first.get(delivery.id);
-        if (other === undefined) first.set(delivery.id, delivery);
-        else requireSameContent(delivery, other);
-      }
-    });
+    for (const delivery of event.deliveries) {
+      const other = first.get(delivery.id);
+      if (other === undefined) first.set(delivery.id, delivery);
+      else requireSame(event, delivery, other);
+    }
   }
 }
 
@@ -161,20 +159,30 @@ async function requireDistinctContents(events: readonly AddressedEvent[]): Promi
  * @returns the records of each event
  * @throws `WebhookDeliveryError` `id_conflict`
  */
-async function requireSameContents(
+function requireSameContents(
   events: readonly AddressedEvent[],
   records: EarlierRecords,
-): Promise<readonly EarlierRecords[]> {
+): readonly EarlierRecords[] {
   let end = 0;
-  const earlier = events.map((event) => records.slice(end, (end += event.deliveries.length)));
-  for (const [index, event] of events.entries()) {
-    await inEvent(event, () => {
-      for (const [at, record] of earlier[index]!.entries()) {
-        if (record !== undefined) requireSameContent(event.deliveries[at]!, record.delivery);
-      }
-    });
+  return events.map((event) => {
+    const earlier = records.slice(end, (end += event.deliveries.length));
+    for (const [index, record] of earlier.entries()) {
+      if (record !== undefined) requireSame(event, event.deliveries[index]!, record.delivery);
+    }
+    return earlier;
+  });
+}
+
+function requireSame(
+  { position }: AddressedEvent,
+  delivery: OutgoingDelivery,
+  other: Parameters<typeof requireSameContent>[1],
+): void {
+  try {
+    requireSameContent(delivery, other);
+  } catch (error) {
+    throw placed(error, position);
   }
-  return earlier;
 }
 
 /** Runs a step of one event. Its error says which event of the call it is. */
@@ -185,8 +193,12 @@ export async function inEvent<T>(
   try {
     return await step();
   } catch (error) {
-    throw position === undefined ? error : prefixed(error, position);
+    throw placed(error, position);
   }
+}
+
+function placed(error: unknown, position: string | undefined): unknown {
+  return position === undefined ? error : prefixed(error, position);
 }
 
 /** Adds a prefix to the message of an error of this package. */

@@ -23,8 +23,8 @@ import {
 } from './webhook-queue.js';
 
 /**
- * Milliseconds after which a delivery asks again whether its turn at the former shard is over: as long as it has waited, within these
- * bounds. Each time takes a place in the rate limit of its endpoint.
+ * Milliseconds until a delivery that waits for its former shard is checked again: as long as it has waited, within these bounds. Each
+ * check uses a token of its endpoint's rate limit.
  */
 const FIRST_RECHECK = 1_000;
 const LAST_RECHECK = 60_000;

@@ -13,6 +13,8 @@ import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
 import { due } from './deliveries.js';
 
+const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
+
 (await describeWith('PostgreSQL'))('a queue whose connections are lost unnoticed', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
@@ -125,19 +127,7 @@ import { due } from './deliveries.js';
   });
 
   it('records an attempt once if the answer to its record is lost', async () => {
-    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
-    let records = 0;
-    pool.on('connect', (client) => {
-      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-      const losing = async (...args: unknown[]): Promise<unknown> => {
-        const answer = await query(...args);
-        if (/INSERT INTO \S+\.attempt /.test(String(args[0])) && ++records === 1) {
-          throw new Error('Connection terminated unexpectedly');
-        }
-        return answer;
-      };
-      client.query = losing as never;
-    });
+    const { pool, seen: records } = losingPool(RECORD_ATTEMPT, 'answer');
     const options = { schema: database.newSchema(), pollInterval: '100ms', notify: false } as const;
     const queue = new PostgresQueue({ pool, ...options });
     try {
@@ -149,14 +139,14 @@ import { due } from './deliveries.js';
           ? { outcome: { type: 'retry', at: at + 3_600_000, reason: 'http_503' }, attempt }
           : { outcome: { type: 'delivered' }, attempt };
       });
-      await until(() => records === 2);
+      await until(() => records() === 2);
       await queue.redeliver(['recorded']);
       await until(async () => (await queue.find(['recorded']))[0]?.status === 'delivered');
 
       const attempts = await queue.attempts('recorded');
       expect(attempts.map(({ attempt }) => attempt)).toEqual([1, 2]);
       // The first one again, and the second.
-      expect(records).toBe(3);
+      expect(records()).toBe(3);
     } finally {
       await queue.stop(0);
       await pool.end();
@@ -164,17 +154,7 @@ import { due } from './deliveries.js';
   });
 
   it('writes an outcome whose connection is lost while it shuts down', async () => {
-    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
-    let writes = 0;
-    pool.on('connect', (client) => {
-      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-      const losing = async (...args: unknown[]): Promise<unknown> => {
-        const isWrite = /INSERT INTO \S+\.attempt /.test(String(args[0]));
-        if (isWrite && ++writes === 1) throw new Error('Connection terminated unexpectedly');
-        return query(...args);
-      };
-      client.query = losing as never;
-    });
+    const { pool, seen: writes } = losingPool(RECORD_ATTEMPT, 'statement');
     const schema = database.newSchema();
     const clock = new TestClock(Date.now() + 60_000);
     const queue = new PostgresQueue({ pool, schema, notify: false, clock });
@@ -182,9 +162,9 @@ import { due } from './deliveries.js';
     try {
       await queue.enqueue([due('delivered')]);
       await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
-      await until(() => writes === 1);
+      await until(() => writes() === 1);
       const stopped = queue.stop(clock.now());
-      await until(() => writes === 2);
+      await until(() => writes() === 2);
       await stopped;
 
       expect(await other.find(['delivered'])).toMatchObject([{ status: 'delivered' }]);
@@ -196,17 +176,7 @@ import { due } from './deliveries.js';
   });
 
   it('joins a transaction although its first statement lost its connection', async () => {
-    const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
-    let reads = 0;
-    pool.on('connect', (client) => {
-      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-      const losing = async (...args: unknown[]): Promise<unknown> => {
-        const isRead = String(args[0]).includes('pg_control_system');
-        if (isRead && ++reads === 1) throw new Error('Connection terminated unexpectedly');
-        return query(...args);
-      };
-      client.query = losing as never;
-    });
+    const { pool } = losingPool(/pg_control_system/, 'statement');
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool, schema, notify: false });
     const other = new PostgresQueue({ pool: database.pool, schema, notify: false });
@@ -343,4 +313,26 @@ async function isAnswered(call: Promise<unknown>): Promise<boolean> {
     () => true,
     () => false,
   );
+}
+
+function connectionLost(): Error {
+  return new Error('Connection terminated unexpectedly');
+}
+
+/** A pool whose connection is lost once: before the first of these statements, or before its answer. */
+function losingPool(pattern: RegExp, lost: 'statement' | 'answer') {
+  const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
+  let seen = 0;
+  pool.on('connect', (client) => {
+    const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+    const losing = async (...args: unknown[]): Promise<unknown> => {
+      const isMeant = pattern.test(String(args[0]));
+      if (isMeant && lost === 'statement' && ++seen === 1) throw connectionLost();
+      const answer = await query(...args);
+      if (isMeant && lost === 'answer' && ++seen === 1) throw connectionLost();
+      return answer;
+    };
+    client.query = losing as never;
+  });
+  return { pool, seen: () => seen };
 }

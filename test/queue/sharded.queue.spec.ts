@@ -149,14 +149,7 @@ describe('ShardedQueue', () => {
   });
 
   it('asks less often about a key that waits for long in the former shard', async () => {
-    const { shards, clock } = bench();
-    const before = new ShardedQueue({ shards, clock, moving: move('from') });
-    const after = new ShardedQueue({ shards, clock, moving: move('to') });
-    const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
-    const keyed = (version: number) =>
-      endpoints.map((id) =>
-        due(`${id}:${version}`, id, { orderingKey: 'sku-1', createdAt: clock.now() }),
-      );
+    const { clock, before, after, keyed } = movingBench();
     await before.enqueue(keyed(1).map((item) => ({ ...item, notBefore: clock.now() + 3_600_000 })));
     await after.enqueue(keyed(2));
     const list = jest.spyOn(InProcessQueue.prototype, 'list');
@@ -172,9 +165,7 @@ describe('ShardedQueue', () => {
   });
 
   it('records an event once although its endpoint has moved to another shard', async () => {
-    const { shards, clock } = bench();
-    const before = new ShardedQueue({ shards, clock, moving: move('from') });
-    const after = new ShardedQueue({ shards, clock, moving: move('to') });
+    const { before, after } = movingBench();
     const deliveries = Array.from({ length: 40 }, (_, index) => due(`${index}`, `${index}`));
     await before.enqueue(deliveries);
 
@@ -185,14 +176,7 @@ describe('ShardedQueue', () => {
   });
 
   it('keeps the order of a key whose endpoint moves to another shard', async () => {
-    const { shards, clock } = bench();
-    const before = new ShardedQueue({ shards, clock, moving: move('from') });
-    const after = new ShardedQueue({ shards, clock, moving: move('to') });
-    const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
-    const keyed = (version: number) =>
-      endpoints.map((id) =>
-        due(`${id}:${version}`, id, { orderingKey: 'sku-1', createdAt: clock.now() }),
-      );
+    const { clock, before, after, endpoints, keyed } = movingBench();
     await before.enqueue(keyed(1));
     await after.enqueue(keyed(2));
     const order = new Map<string, string[]>();
@@ -218,16 +202,9 @@ describe('ShardedQueue', () => {
   });
 
   it('holds a key that is blocked in the former shard until it is skipped', async () => {
-    const { shards, clock } = bench();
-    const before = new ShardedQueue({ shards, clock, moving: move('from') });
-    const after = new ShardedQueue({ shards, clock, moving: move('to') });
-    const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
-    await before.enqueue(
-      endpoints.map((id) => due(`${id}:1`, id, { orderingKey: 'sku-1', createdAt: clock.now() })),
-    );
-    await after.enqueue(
-      endpoints.map((id) => due(`${id}:2`, id, { orderingKey: 'sku-1', createdAt: clock.now() })),
-    );
+    const { clock, before, after, endpoints, keyed } = movingBench();
+    await before.enqueue(keyed(1));
+    await after.enqueue(keyed(2));
     const delivered: string[] = [];
     await after.consume(async ({ id }) => {
       if (id.endsWith(':1')) {
@@ -246,10 +223,7 @@ describe('ShardedQueue', () => {
   });
 
   it('adds the numbers of an endpoint that has deliveries in two shards', async () => {
-    const { shards, clock } = bench();
-    const before = new ShardedQueue({ shards, clock, moving: move('from') });
-    const after = new ShardedQueue({ shards, clock, moving: move('to') });
-    const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
+    const { before, after, endpoints } = movingBench();
     await before.enqueue(endpoints.map((id) => due(`${id}:1`, id)));
     await after.enqueue(endpoints.map((id) => due(`${id}:2`, id)));
 
@@ -277,6 +251,23 @@ function bench(change: Partial<ShardedQueueOptions> = {}, names: readonly string
   const clock = new TestClock();
   const shards = shardsOf(() => new InProcessQueue({ clock }), names);
   return { clock, shards, queue: new ShardedQueue({ shards, clock, ...change }) };
+}
+
+/** The queue before and after a shard was added, and versions of a key of 20 endpoints. */
+function movingBench() {
+  const { shards, clock } = bench();
+  const endpoints = Array.from({ length: 20 }, (_, index) => `endpoint-${index}`);
+  const keyed = (version: number) =>
+    endpoints.map((id) =>
+      due(`${id}:${version}`, id, { orderingKey: 'sku-1', createdAt: clock.now() }),
+    );
+  return {
+    clock,
+    before: new ShardedQueue({ shards, clock, moving: move('from') }),
+    after: new ShardedQueue({ shards, clock, moving: move('to') }),
+    endpoints,
+    keyed,
+  };
 }
 
 function shardsOf(

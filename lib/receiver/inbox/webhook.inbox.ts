@@ -1,4 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { newestFirst } from '../../queue/delivery-list.js';
 import type { InboxEntry, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
 import { readArgument } from '../../options/read-options.js';
 import * as option from '../../options/rules.js';
@@ -237,7 +238,7 @@ export class WebhookInbox {
         queue.list({ receiver, event, status: 'dead' }, { limit: limit + 1, after }),
       ),
     );
-    const found = lists.flat().toSorted(newestFirst);
+    const found = lists.flat().toSorted((a, b) => newestFirst(a.delivery, b.delivery));
     const page = found.slice(0, limit);
     return {
       deadLetters: page.flatMap(deadLetterOf),
@@ -310,10 +311,6 @@ export class WebhookInbox {
       name === undefined ? [...this.receivers.values()] : [findReceiver(this.receivers, name)];
     return [...new Set(receivers.flatMap(({ queued }) => queued?.queue ?? []))];
   }
-}
-
-function newestFirst({ delivery: a }: ListedDelivery, { delivery: b }: ListedDelivery): number {
-  return b.createdAt - a.createdAt || (a.id < b.id ? 1 : -1);
 }
 
 function deadLetterOf({ delivery, attempts, reason, updatedAt }: ListedDelivery): DeadLetter[] {
