@@ -13,7 +13,6 @@ import type {
   ReceivedDelivery,
   DeliveryOutcome,
   DeliveryRun,
-  SignedFacts,
 } from '../queue/webhook-delivery.js';
 import { runObservers, type WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
@@ -284,21 +283,13 @@ function inOrder(
 
 /** The attempt as the queue stores it. One that the shutdown aborted is repeated under its number. */
 function attemptToStore(
-  { result, at, answer, receipt }: Attempt,
+  { result, at, answer, signed }: Attempt,
   outcome: DeliveryOutcome,
 ): DeliveryAttempt | undefined {
   if (outcome.type === 'defer') return undefined;
   const { attempt, durationMs, method, statusCode } = result;
   const reason = result.verdict === 'acknowledged' ? undefined : result.reason;
-  // A failure has its receipt already.
-  const lastRequest = result.receipt ?? receipt?.();
-  const signed = lastRequest && signedFacts(lastRequest);
   return { attempt, at, durationMs, method, statusCode, reason, answer, signed };
-}
-
-function signedFacts({ jti, issuedAt, expiresAt, alg, kid }: WebhookReceipt): SignedFacts {
-  const [iat, exp] = [issuedAt, expiresAt].map((time) => Date.parse(time) / 1_000);
-  return kid === undefined ? [jti, iat!, exp!, alg] : [jti, iat!, exp!, alg, kid];
 }
 
 function deadWithoutAttempt(reason: FailureReason, attempt: number): DeliveryOutcome {

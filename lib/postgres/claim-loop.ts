@@ -248,11 +248,11 @@ export class ClaimLoop {
     const { claim, pollInterval } = this.parts;
     const checksLimits = this.limited.hasLimits || undefined;
     const result = await claim({
-      ...request,
       lookAhead: pollInterval,
       perLane,
       lanes,
       checksLimits,
+      ...request,
     });
     await this.start(result.claimed);
     return result;

@@ -30,7 +30,7 @@ export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: nu
   const { id, payload, createdAt, ...rest } = delivery;
   const { bytes, ...kind } = payload;
   const { sequence, ...members } = { sequence: undefined, ...rest };
-  const details: Record<string, unknown> = { ...members, payload: kind };
+  const details: Record<string, unknown> = { payload: kind, ...members };
   const row: Record<string, unknown> = { place, id, created: createdAt, due: notBefore, sequence };
   for (const [column, member] of Object.entries(TEXT_COLUMNS)) {
     const value = details[member];
@@ -122,10 +122,10 @@ export function outcomeRow(
   }
   const { outcome, attempt } = run;
   const row = {
+    overloaded: run.overloadedUntil,
+    ...attemptColumns(attempt),
     ...releasedRow(claimed),
     throws: 0,
-    ...attemptColumns(attempt),
-    overloaded: run.overloadedUntil,
   };
   switch (outcome.type) {
     case 'delivered':
@@ -173,7 +173,7 @@ export function recordOf(row: Row): DeliveryRecord {
   const octets = row['payload'] as Uint8Array | null;
   const kind = (JSON.parse(row['details'] as string) as { payload: DeliveryPayload }).payload;
   const payload = { ...kind, bytes: octets === null ? undefined : Buffer.from(octets) };
-  return { ...state, delivery: { ...delivery, payload } };
+  return { delivery: { payload, ...delivery }, ...state };
 }
 
 /** A row without its payload. */
@@ -188,7 +188,7 @@ export function listedDelivery(row: Row): ListedDelivery {
     ...(row['sequence'] !== null && { sequence: Number(row['sequence']) }),
   };
   const delivery = { ...Object.fromEntries(columns), ...details, ...identity };
-  return { ...stateOf(row), delivery: delivery as ListedDelivery['delivery'] };
+  return { delivery: delivery as ListedDelivery['delivery'], ...stateOf(row) };
 }
 
 function stateOf(row: Row): DeliveryState {

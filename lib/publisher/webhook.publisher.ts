@@ -240,7 +240,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
         `No enabled endpoint subscribes to "${draft.event}" with a filter that it matches.`,
       );
     }
-    return { ...read, deliveries, endpoints };
+    return { deliveries, endpoints, ...read };
   }
 
   private async sendEvent(

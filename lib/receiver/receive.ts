@@ -81,7 +81,7 @@ export class ReceivePipeline {
   ): Promise<WebhookAnswer> {
     const arrivedAt = receiving.now();
     const received = await this.receive({ incoming, receiver, arrivedAt });
-    for (const one of received) this.reporter.report({ ...one, request, receiver, arrivedAt });
+    for (const one of received) this.reporter.report({ request, receiver, arrivedAt, ...one });
     return worstOf(received.map((one) => one.answer));
   }
 
@@ -164,10 +164,10 @@ export class ReceivePipeline {
     const { body, digest } = verified;
     try {
       const event = new WebhookEvent({
-        ...verified,
         receiver: receiver.name,
         signal: this.drain.signal,
         internals: new EventInternals(receiver.validator),
+        ...verified,
       });
       const reservation = await reserveEvent(event, digest, receiver);
       if (arrivedAt !== undefined) observeReceiving(event, incoming, arrivedAt);

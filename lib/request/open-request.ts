@@ -163,7 +163,7 @@ async function readPayload(
     if (contentType !== undefined && isJsonType(contentType)) {
       const envelopeOf = isEnveloped ? webhook.event : undefined;
       const parsed = await parseBody(body, { contentType, envelopeOf, digest: computed[0] }, rules);
-      return { ...parsed, isSpooled: false, bodyVerified, contentType };
+      return { isSpooled: false, bodyVerified, contentType, ...parsed };
     }
     if (isEnveloped) throw noEnvelope();
     const isSpooled = !(body instanceof MemoryBody);

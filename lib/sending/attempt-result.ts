@@ -1,5 +1,5 @@
 import { parseRetryAfter } from '../clock/retry-after.js';
-import type { FailureReason } from '../queue/webhook-delivery.js';
+import type { FailureReason, SignedFacts } from '../queue/webhook-delivery.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { AnswerBody } from './answer-excerpt.js';
@@ -12,6 +12,8 @@ export interface Attempt {
   readonly at: number;
   /** Creates the receipt of the last request; absent if no request was made, or if it had no token. */
   readonly receipt?: (() => WebhookReceipt) | undefined;
+  /** What the token of the last request said; absent if no request was made, or if it had no token. */
+  readonly signed?: SignedFacts | undefined;
   /** How the last request was signed; absent if no request was made. */
   readonly profile?: SentProfile | undefined;
   /** The beginning of the answer's body; absent if there is none. */

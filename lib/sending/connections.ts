@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { AxiosAdapter, AxiosRequestConfig } from 'axios';
+import type { AxiosRequestConfig } from 'axios';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressProxy } from '../egress/egress-proxy.js';
 import {
@@ -23,8 +23,8 @@ export class Connections {
   readonly settings: DeliverySettings;
   /** Requests that are under way. */
   requests = 0;
-  /** Sends requests over these connections. */
-  adapter: AxiosAdapter | undefined;
+  /** The settings that its requests share, once there was one. */
+  shared: AxiosRequestConfig | undefined;
   /**
    * For requests that axios sends. They keep no connections: axios would keep that of a HEAD, and a late body of its answer
    * would be read as the answer to the next request.

@@ -166,8 +166,8 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
   const { eventId } = draft;
   const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
     endpointId === undefined
-      ? { ...draft, url, id: deliveryId({ eventId, url, tenant }) }
-      : { ...draft, endpointId, id: deliveryId({ eventId, endpointId, tenant }) };
+      ? { url, id: deliveryId({ eventId, url, tenant }), ...draft }
+      : { endpointId, id: deliveryId({ eventId, endpointId, tenant }), ...draft };
   if (tenant !== undefined) delivery.tenant = tenant;
   return delivery;
 }

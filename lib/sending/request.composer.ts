@@ -84,7 +84,7 @@ export class RequestComposer {
     const isStandard = isStandardWebhooks(profile);
     const body = isStandard
       ? standardBody(delivery, endpoint.envelope)
-      : { ...delivery.payload, envelope: false };
+      : { envelope: false, ...delivery.payload };
     const bytes = body.bytes && asBuffer(body.bytes);
     const format = tokenProfile(profile);
     let token = '';
@@ -103,7 +103,7 @@ export class RequestComposer {
     const { contentType } = body;
     const bodyBytes = bytes?.byteLength ?? 0;
     const facts = { method: 'POST', bodyBytes, contentType, token, signature } as const;
-    return { ...requestOf(facts, delivery, endpoint, context), body: bytes };
+    return { body: bytes, ...requestOf(facts, delivery, endpoint, context) };
   }
 
   /** Of this attempt: receivers refuse an old time. */
@@ -258,7 +258,6 @@ async function sign(
   content: Pick<WebhookTokenInput, 'data' | 'hash' | 'size' | 'retryCount' | 'envelope'>,
 ): Promise<string> {
   const token = endpoint.signer.sign({
-    ...content,
     profile: tokenProfile(profileOf(delivery, endpoint)),
     event: delivery.event,
     txn: delivery.eventId,
@@ -266,6 +265,7 @@ async function sign(
     subject: delivery.subject ?? endpoint.subject,
     id: endpoint.jti === 'delivery' ? delivery.id : undefined,
     order: orderOf(delivery),
+    ...content,
   });
   return signal === undefined ? token : untilAborted(token, signal);
 }
