@@ -187,7 +187,7 @@ export function listedDelivery(row: Row): ListedDelivery {
     createdAt: Number(row['created']),
     ...(row['sequence'] !== null && { sequence: Number(row['sequence']) }),
   };
-  const delivery = { ...Object.fromEntries(columns), ...details, ...identity };
+  const delivery = Object.assign(Object.fromEntries(columns), details, identity);
   return { delivery: delivery as ListedDelivery['delivery'], ...stateOf(row) };
 }
 

@@ -87,7 +87,9 @@ export async function openRequest(
   const format = rulesOf(profile);
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
   const rule = format.payloadRule(claims.webhook, method, rules);
-  if (rule.kind === 'no-body') return { ...opened, ...inlinePayload(claims.webhook.data, true) };
+  if (rule.kind === 'no-body') {
+    return Object.assign(opened, inlinePayload(claims.webhook.data, true));
+  }
   const form = { rule, isEnveloped: isEnveloped(profile, claims) };
   const payload = await readPayload(incoming, rules, form, claims);
   try {
@@ -99,7 +101,7 @@ export async function openRequest(
     payload.body.remove();
     throw error;
   }
-  return { ...opened, ...payload };
+  return Object.assign(opened, payload);
 }
 
 /** Whether the data is the member `data` of the body. The drafts do not know the claim. */
