@@ -36,7 +36,13 @@ const MAX_PAUSE = 30_000;
 /** Milliseconds after which the contending slow lanes with due deliveries are looked for again. */
 const LANE_CHECK_INTERVAL = 1_000;
 
-/** Claims due deliveries while there are free slots, and runs each of them. */
+/**
+ * Claims due deliveries while there are free slots, and runs each of them. The next claim follows
+ *
+ * - at once after {@link wake}, after a claim that found some, and after an attempt that may have held up others;
+ * - by the timer: at the next poll, or earlier when a delivery is due, when a limited lane may start one, or when a lane has
+ *   waited long enough to get more slots.
+ */
 export class ClaimLoop {
   private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneDivision;
