@@ -265,6 +265,10 @@ function deliveryAxios({ Axios }: typeof import('axios')): InstanceType<typeof A
 /** Errors of a connection that its server has closed. */
 const CLOSED: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE']);
 
+const UNEXPECTED_PROTOCOL = Object.assign(new Error('The answer changes the protocol.'), {
+  code: 'HPE_UNEXPECTED_UPGRADE',
+});
+
 /** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
 async function sendByNode(
   axios: typeof import('axios'),
@@ -284,41 +288,50 @@ async function sendByNode(
     });
     // Not the option `signal` of node:http, which takes twice as long as this.
     signal?.addEventListener('abort', () => request.destroy());
+    let answer: IncomingMessage | undefined;
+    const chunks: Buffer[] = [];
+    const succeed = ({
+      statusCode: status = 0,
+      statusMessage,
+      headers: received,
+    }: IncomingMessage): void => {
+      const head = { status, statusText: statusMessage ?? '', headers: received as never };
+      resolve({ ...head, data: Buffer.concat(chunks), config, request });
+    };
     const fail = (error: NodeJS.ErrnoException): void => {
       if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
+      // What follows a complete answer makes the connection unusable, and nothing else.
+      if (answer?.complete === true) return succeed(answer);
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
-      if (request.reusedSocket && !hasAnswer && CLOSED.has(error.code)) {
+      if (request.reusedSocket && answer === undefined && CLOSED.has(error.code)) {
         return resolve(sendByNode(axios, config, agents));
       }
       reject(AxiosError.from(error, error.code, config, request));
     };
     request.on('error', fail);
-    let hasAnswer = false;
-    request.on('response', (answer) => {
-      hasAnswer = true;
-      const chunks: Buffer[] = [];
+    // Node destroys the connection of an answer that changes the protocol, without an error.
+    request.on('close', () => {
+      if (answer === undefined) fail(UNEXPECTED_PROTOCOL);
+    });
+    request.on('response', (received) => {
+      answer = received;
       let length = 0;
-      const succeed = (): void => {
-        const { statusCode: status = 0, statusMessage: statusText = '' } = answer;
-        const data = Buffer.concat(chunks, length);
-        resolve({ status, statusText, headers: answer.headers as never, data, config, request });
-      };
-      if (method === 'HEAD' && !hasNoBody(answer)) {
+      if (method === 'HEAD' && !hasNoBody(received)) {
         // If a body follows, it would be read as the answer to the next request on this connection.
-        succeed();
+        succeed(received);
         request.destroy();
         return;
       }
-      answer.on('data', (chunk: Buffer) => {
+      received.on('data', (chunk: Buffer) => {
         length += chunk.length;
         chunks.push(chunk);
         if (maxContentLength < 0 || length <= maxContentLength) return;
         // The status has said what matters; the rest may never end.
-        succeed();
+        succeed(received);
         request.destroy();
       });
-      answer.on('end', succeed);
-      answer.on('error', fail);
+      received.on('end', () => succeed(received));
+      received.on('error', fail);
     });
     request.end(config.data as Buffer | undefined);
   });

@@ -66,18 +66,6 @@ export const NO_ANSWERS: [string, Behaviour, FailureReason][] = [
     answer(`${OK}Content-Length: ${'9'.repeat(30)}\r\n\r\n`),
     'malformed_response',
   ],
-  // Its status acknowledges the event, but an answer with an ambiguous end proves nothing: the event is sent again.
-  [
-    'a 204 with a body',
-    answer('HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\nhello'),
-    'malformed_response',
-  ],
-  [
-    'more bytes than its length',
-    answer(`${OK}Content-Length: 2\r\n\r\nhello`),
-    'malformed_response',
-  ],
-  ['garbage after it', answer(`${OK}Content-Length: 0\r\n\r\n\0\0rubbish`), 'malformed_response'],
   ['HTTP/0.9', lastAnswer('<html>hello</html>'), 'malformed_response'],
   ['HTTP/9.9', answer('HTTP/9.9 200 OK\r\n\r\n'), 'malformed_response'],
   ['an SSH greeting', answer('SSH-2.0-OpenSSH\r\n'), 'malformed_response'],
@@ -85,7 +73,20 @@ export const NO_ANSWERS: [string, Behaviour, FailureReason][] = [
   ['an HTTP/2 frame', answer('\0\0\x12\x04\0\0\0\0\0'), 'malformed_response'],
   ['zeros', answer('\0'.repeat(1_000)), 'malformed_response'],
   ['a request instead of an answer', answer('GET / HTTP/1.1\r\n\r\n'), 'malformed_response'],
+  [
+    'a change of the protocol',
+    answer('HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n'),
+    'malformed_response',
+  ],
   ['an invalid status', answer('HTTP/1.1 abc OK\r\n\r\n'), 'malformed_response'],
   ['a bare line feed in a header', answer(`${OK}X: a\nb\r\n\r\n`), 'malformed_response'],
   ['a header without a name', answer(`${OK}: x\r\n\r\n`), 'malformed_response'],
+];
+
+/** Complete answers, with bytes after them that belong to none. */
+export const ANSWERS_WITH_MORE: [string, string][] = [
+  ['a 204 with a body', 'HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\nhello'],
+  ['a 204 with chunks', 'HTTP/1.1 204 x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+  ['more bytes than its length', `${OK}Content-Length: 2\r\n\r\nhello`],
+  ['garbage after it', `${OK}Content-Length: 0\r\n\r\n\0\0rubbish`],
 ];

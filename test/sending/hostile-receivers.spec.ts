@@ -3,7 +3,14 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { answer, lastAnswer, NO_ANSWERS, OK, thenReset } from './hostile-answers.js';
+import {
+  answer,
+  ANSWERS_WITH_MORE,
+  lastAnswer,
+  NO_ANSWERS,
+  OK,
+  thenReset,
+} from './hostile-answers.js';
 import { HostileReceiver, writeForever, type Behaviour } from './hostile-receiver.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
@@ -47,6 +54,25 @@ describe('an invalid answer', () => {
   });
 });
 
+describe('a complete answer', () => {
+  it.each(ANSWERS_WITH_MORE)('decides, and its connection ends: %s', async (_, text) => {
+    hostile = await HostileReceiver.start(answer(text));
+
+    expect(await send(hostile.url)).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(await send(hostile.url)).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(hostile.connections).toBe(2);
+    await expectOthersServed();
+  });
+
+  it('to a HEAD decides too, so that no POST follows it', async () => {
+    hostile = await HostileReceiver.start(answer('HTTP/1.1 204 x\r\nContent-Length: 2\r\n\r\nok'));
+    const sent = bench.publisher.send(hostile.url, 'order.created', { id: 1 });
+
+    expect(await sent).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(hostile.requests).toBe(1);
+  });
+});
+
 describe('an answer that does not end', () => {
   it.each<[string, Behaviour]>([
     ['sends nothing', () => {}],
@@ -56,10 +82,6 @@ describe('an answer that does not end', () => {
     ['drips its status line', drip('HTTP/1.1 200 ', 'x')],
     ['drips interim answers', drip('', 'HTTP/1.1 102 Processing\r\n\r\n')],
     ['drips early hints', drip('', 'HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n')],
-    [
-      'switches protocols unasked',
-      answer('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n'),
-    ],
     ['declares a body and sends none', answer(`${OK}Content-Length: 5\r\n\r\n`)],
   ])('is cut off at the deadline if it %s', async (_, behave) => {
     hostile = await HostileReceiver.start(behave);
