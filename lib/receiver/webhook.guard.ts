@@ -116,7 +116,7 @@ export class WebhookGuard implements CanActivate {
     this.drain.enter();
     // The error listener stays: without it, a write after the end would crash the process.
     response.on('error', onOver).once('finish', onOver).once('close', onOver);
-    if (response.destroyed || response.writableFinished) process.nextTick(onOver);
+    if (response.destroyed || isAnswered(response)) process.nextTick(onOver);
     return watched;
   }
 
@@ -126,7 +126,7 @@ export class WebhookGuard implements CanActivate {
     request: AdapterRequest,
     response: ServerResponse,
   ): Promise<void> {
-    const complete = response.writableFinished;
+    const complete = isAnswered(response);
     const success = complete && response.statusCode >= 200 && response.statusCode < 300;
     const { event } = reception;
     if (success) this.reporter.report({ answer: acknowledge('processed'), request, event });
@@ -160,6 +160,11 @@ interface WatchedAnswer {
   reception: WebhookReception | undefined;
   /** Whether it was answered, or its connection closed. */
   isOver: boolean;
+}
+
+/** The stream of a HEAD over HTTP/2 is finished before anything is written. */
+function isAnswered({ headersSent, writableFinished }: ServerResponse): boolean {
+  return headersSent && writableFinished;
 }
 
 /** On a route without `@WebhookRoute()`, the status is all that is known: a guard or the handler may have set it. */

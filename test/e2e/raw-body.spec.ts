@@ -294,3 +294,16 @@ it('refuses a body over HTTP/2 that something else has read, even if hashes are 
   expect([read[':status'], read['webhook-error']]).toEqual([500, 'payload_consumed']);
   expect([empty[':status'], empty['webhook-error']]).toEqual([204, undefined]);
 });
+
+it('handles a HEAD over HTTP/2, whose answer Node ends before it is written', async () => {
+  received.length = 0;
+  const adapter = new FastifyAdapter({ http2: true } as object);
+  const { app, origin } = await startApp(adapter, { controllers: [Endpoint] });
+  const request = { method: 'HEAD', path: '/endpoint', token: signed({ data: { id: 1 } }) };
+  const [first, duplicate] = [await sendOver2(origin, request), await sendOver2(origin, request)];
+  await app.close();
+
+  expect([first[':status'], first['webhook-error']]).toEqual([204, undefined]);
+  expect([duplicate[':status'], duplicate['webhook-duplicate']]).toEqual([204, 'true']);
+  expect(received.map(({ data }) => data)).toEqual([{ id: 1 }]);
+});
