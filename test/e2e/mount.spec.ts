@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   Body,
@@ -31,6 +31,7 @@ import { head, post, send } from '../fixtures/http-client.js';
 import { sendOver2 } from '../fixtures/http2-client.js';
 import {
   ISSUER,
+  PATH,
   SECRET,
   receiverOptions,
   signed,
@@ -275,6 +276,19 @@ describe.each(adapters)('a mounted path on %s is answered ahead of', (name, crea
     expect(await requests(origin)).toEqual([204, 204]);
     expect((await send(origin, { method: 'GET', path: '/neighbour' })).status).toBe(200);
     expect(seen).toEqual(['GET']);
+  });
+
+  it('no listener that only watches the requests of the server', async () => {
+    const watched: (string | undefined)[] = [];
+    const { origin } = await start(createAdapter(), {
+      configure: (app) => {
+        // As libraries do that close a connection once it has no request.
+        (app.getHttpServer() as Server).on('request', ({ url }) => watched.push(url));
+      },
+    });
+
+    expect(await requests(origin)).toEqual([204, 204]);
+    expect(watched).toEqual([PATH, PATH]);
   });
 
   it("the middleware and hooks of the application's own instance", async () => {
