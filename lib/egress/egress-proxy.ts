@@ -6,7 +6,9 @@ import { SECOND } from '../clock/duration.js';
 /** The code of an error of the proxy itself, which says nothing about the endpoint. */
 export const PROXY_FAILED = 'ERR_EGRESS_PROXY';
 
-/** For the connection to the proxy, and its answer; the attempt has its own deadline. */
+/** For the connection to the proxy: before the attempt ends, which would count as a failure of the endpoint. */
+const CONNECT_TIMEOUT = 5 * SECOND;
+/** For its answer, which may have to wait for the endpoint; the attempt has its own deadline. */
 const TUNNEL_TIMEOUT = 30 * SECOND;
 
 /** What the proxy answers if the endpoint cannot be reached, with the code of the same failure without a proxy. */
@@ -85,6 +87,10 @@ export class EgressProxy {
         response.destroy();
         reject(refusalOf(0));
       });
+      const connected = this.#url.protocol === 'https:' ? 'secureConnect' : 'connect';
+      request.once('socket', (socket) =>
+        socket.once(connected, () => request.setTimeout(TUNNEL_TIMEOUT)),
+      );
       request.once('timeout', () => request.destroy(failure('did not answer in time')));
       request.once('error', (cause) => reject(failure('cannot be reached', cause)));
       request.end();
@@ -101,7 +107,7 @@ export class EgressProxy {
       path: target,
       headers: { Host: target, ...this.#headers },
       agent: false,
-      timeout: TUNNEL_TIMEOUT,
+      timeout: CONNECT_TIMEOUT,
       signal,
       ...(isSecure && { ca: this.ca, minVersion: 'TLSv1.2', rejectUnauthorized: true }),
     });

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { EgressPolicy } from '../../lib/egress/egress-policy.js';
@@ -170,6 +171,18 @@ describe('the egress proxy', () => {
     await publisher({ proxy: 'http://127.0.0.1:2' });
     for (let count = 0; count < 8; count++) {
       expect(await send(receiver.url)).toMatchObject({ failureReason: 'proxy_failed' });
+    }
+  });
+
+  it('fails a delivery if no connection to it is made in 5 s, which ends before the attempt', async () => {
+    // It accepts the connection, and never begins TLS.
+    const silent = createServer().listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    await publisher({ proxy: `https://127.0.0.1:${(silent.address() as AddressInfo).port}` });
+    try {
+      expect(await send(receiver.url)).toMatchObject({ failureReason: 'proxy_failed' });
+    } finally {
+      silent.close();
     }
   });
 
