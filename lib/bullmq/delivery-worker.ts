@@ -4,8 +4,6 @@ import type { DeliveredResult, DeliveryJob, DeliveryJobData } from './delivery-j
 
 /** Milliseconds. */
 const PAUSE_AFTER_ERROR = 1_000;
-/** Milliseconds until ioredis closes a socket on which a command has no answer: more than BullMQ ever waits for a job. */
-const SOCKET_TIMEOUT = 30_000;
 /** Checks for jobs of crashed workers: such a job runs again a sixth of a lease after its lease expired, at the latest. */
 const STALLED_CHECKS_PER_LEASE = 6;
 /** Seconds that BullMQ waits for a job by default. */
@@ -155,14 +153,15 @@ interface Client {
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
   if (!isClient(connection)) {
-    const defaults = { socketTimeout: SOCKET_TIMEOUT };
-    return {
-      connection: { ...defaults, ...connection, enableOfflineQueue: true },
-      release: () => {},
-    };
+    return { connection: { ...connection, enableOfflineQueue: true }, release: () => {} };
   }
-  // Each client knows one of the two and ignores the other.
-  const options = { enableOfflineQueue: true, disableOfflineQueue: false };
+  // Each client knows some of them and ignores the others. ioredis 5 keeps the process alive for the socketTimeout of a
+  // connection that it has closed; here BullMQ and the probe watch the connections.
+  const options = {
+    enableOfflineQueue: true,
+    disableOfflineQueue: false,
+    socketTimeout: undefined,
+  };
   const client =
     connection.isCluster === true
       ? connection.duplicate([], options)

@@ -21,21 +21,23 @@ describe("the worker's connection has an offline queue", () => {
   it('made of options that turn it off', () => {
     const options = { host: 'redis.example', enableOfflineQueue: false };
 
-    expect(connectionFor(options)).toMatchObject({
-      host: 'redis.example',
-      enableOfflineQueue: true,
-      socketTimeout: 30_000,
-    });
+    expect(connectionFor(options)).toEqual({ host: 'redis.example', enableOfflineQueue: true });
     expect(options.enableOfflineQueue).toBe(false);
   });
 
   it('made of a client of ioredis', () => {
-    const client = new Redis({ lazyConnect: true, enableOfflineQueue: false, db: 3 });
+    const settings = { lazyConnect: true, enableOfflineQueue: false, db: 3, socketTimeout: 30_000 };
+    const client = new Redis(settings);
     cleanUp.push(() => client.disconnect());
     const own = connectionFor(client);
 
     expect(own).not.toBe(client);
-    expect(own['options']).toMatchObject({ enableOfflineQueue: true, db: 3 });
+    // With ioredis 5, a socketTimeout would keep the process alive after a stop.
+    expect(own['options']).toMatchObject({
+      enableOfflineQueue: true,
+      db: 3,
+      socketTimeout: undefined,
+    });
   });
 
   it('made of a cluster of ioredis', () => {
