@@ -1,8 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/key-order.js';
-import { endpointLane } from '../queue/delivery-identity.js';
-import type { StoredDelivery } from '../queue/stored-delivery.js';
+import { laneOfStored, type StoredDelivery } from '../queue/stored-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { ownKey, QueueScript } from './queue-script.js';
 
@@ -125,8 +124,9 @@ export interface Turn {
 
 /** The turn of a delivery, which it may have had before; `undefined` without an ordering key. */
 export function turnOf(delivery: DeliveryFacts | StoredDelivery): Turn | undefined {
-  if (delivery.received !== undefined || delivery.orderingKey === undefined) return undefined;
-  return { id: delivery.id, key: JSON.stringify([endpointLane(delivery), delivery.orderingKey]) };
+  const { id, orderingKey } = delivery;
+  if (orderingKey === undefined) return undefined;
+  return { id, key: JSON.stringify([laneOfStored(delivery), orderingKey]) };
 }
 
 /**

@@ -14,7 +14,7 @@ const RECORDED_WITHIN = 60_000;
 /** The turn of a job; `undefined` if it takes none, or had it before. */
 export function turnOfJob({ data }: DeliveryJob): (Turn & { sequence: number }) | undefined {
   const { delivery, holdsKey } = data;
-  if (holdsKey !== true || delivery.received !== undefined) return undefined;
+  if (holdsKey !== true) return undefined;
   return { ...turnOf(delivery)!, sequence: delivery.sequence! };
 }
 

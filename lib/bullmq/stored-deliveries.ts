@@ -345,6 +345,5 @@ type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
-  const isNumbered = delivery.received === undefined && delivery.sequence !== undefined;
-  return isNumbered ? undefined : turnOf(delivery);
+  return delivery.sequence === undefined ? turnOf(delivery) : undefined;
 }

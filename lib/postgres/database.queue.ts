@@ -373,6 +373,5 @@ function idList(ids: readonly string[]): string {
 
 /** Whether a delivery is numbered and waits for the earlier ones of its key. */
 function takesTurn({ delivery }: EnqueuedDelivery): boolean {
-  if (delivery.received !== undefined) return false;
   return delivery.orderingKey !== undefined && delivery.sequence === undefined;
 }

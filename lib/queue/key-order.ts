@@ -22,7 +22,6 @@ export class KeyOrder {
   /** Numbers a delivery with an ordering key, and adds it at the end of its key's order, unless it has had its turn before. */
   enter(entry: RememberedDelivery, now: number): void {
     const { delivery, lane } = entry;
-    if (delivery.received !== undefined) return;
     if (delivery.orderingKey === undefined || delivery.sequence !== undefined) return;
     // No lane contains a line break.
     const key = `${lane}\n${delivery.orderingKey}`;

@@ -8,7 +8,6 @@ import type {
   DeliveryAttempt,
   DeliveryRecord,
   DeliveryRun,
-  OutgoingDelivery,
   WebhookDelivery,
 } from './webhook-delivery.js';
 import {
@@ -261,8 +260,7 @@ export class ShardedQueue extends WebhookQueue {
   /** Whether a keyed delivery has to wait because the former shard of its endpoint still has one of its key. */
   private async mustWait(shard: WebhookQueue, delivery: WebhookDelivery): Promise<boolean> {
     const { moving } = this;
-    if (moving === undefined || delivery.received !== undefined) return false;
-    if (delivery.orderingKey === undefined) return false;
+    if (moving === undefined || delivery.orderingKey === undefined) return false;
     const former = this.shardOf(delivery, moving.from);
     if (former === shard) return false;
     return (
@@ -277,20 +275,24 @@ export class ShardedQueue extends WebhookQueue {
   }
 }
 
-/** Whether a shard has a delivery of the same endpoint and key that is pending, or dead and blocks it. */
+/** Whether a shard has a delivery of the same endpoint or receiver and key that is pending, or dead and blocks it. */
 async function holdsKey(
   shard: WebhookQueue,
-  { endpointId, tenant, orderingKey }: OutgoingDelivery,
+  delivery: WebhookDelivery,
   status: 'pending' | 'dead',
 ): Promise<boolean> {
+  const { received, endpointId, tenant } = {
+    endpointId: undefined,
+    tenant: undefined,
+    ...delivery,
+  };
+  const lane = received === undefined ? { endpointId, tenant } : { receiver: received.receiver };
   let after: DeliveryPageRequest['after'];
   do {
-    const page = await shard.list({ endpointId, tenant, status }, { after, limit: PAGE });
+    const page = await shard.list({ ...lane, status }, { after, limit: PAGE });
     const holds = page.some(
-      ({ delivery, keyState }) =>
-        delivery.received === undefined &&
-        delivery.orderingKey === orderingKey &&
-        (status === 'pending' || keyState === 'blocking'),
+      ({ delivery: { orderingKey }, keyState }) =>
+        orderingKey === delivery.orderingKey && (status === 'pending' || keyState === 'blocking'),
     );
     if (holds) return true;
     after = page.length < PAGE ? undefined : page.at(-1)!.delivery;

@@ -5,6 +5,7 @@ import type {
   WebhookDelivery,
 } from './webhook-delivery.js';
 import { endpointLane, receiverLane } from './delivery-identity.js';
+import type { DeliveryFacts } from './webhook-queue.js';
 
 /**
  * A delivery as JSON, with its bytes in base64.
@@ -45,9 +46,10 @@ export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
 }
 
 /** Names the lane without decoding the payload. */
-export function laneOfStored(stored: StoredDelivery): string {
-  if (stored.received === undefined) return endpointLane(stored);
-  return receiverLane(receivedOf(stored.received));
+export function laneOfStored(delivery: StoredDelivery | DeliveryFacts): string {
+  if (delivery.received === undefined) return endpointLane(delivery);
+  const { received } = delivery;
+  return receiverLane(typeof received === 'string' ? receivedOf(received) : received);
 }
 
 function receivedOf(base64: string): ReceivedEvent {

@@ -40,6 +40,13 @@ interface RecordedEvent {
   readonly createdAt: number;
   /** The trace of the publish, or of the request that brought a received event; absent without tracing. */
   readonly trace?: TraceContext;
+  /** Deliveries of one endpoint or receiver with the same key run one at a time, in the order in which they were recorded. */
+  readonly orderingKey?: string;
+  /**
+   * The number of the delivery among those of its lane and key, which its queue sets when it records the delivery. One that is
+   * recorded with a number has had its turn before: it waits for none, and none waits for it.
+   */
+  readonly sequence?: number;
 }
 
 /**
@@ -65,13 +72,6 @@ export interface OutgoingDelivery extends RecordedEvent {
   readonly round?: number;
   /** It is given up at this time, in epoch milliseconds; absent if only the retry schedule limits it. */
   readonly expiresAt?: number;
-  /** Deliveries of one endpoint with the same key are sent one at a time, in the order in which they were recorded. */
-  readonly orderingKey?: string;
-  /**
-   * The number of the delivery among those of its endpoint and key, which its queue sets when it records the delivery. One
-   * that is recorded with a number has had its turn before: it waits for none, and none waits for it.
-   */
-  readonly sequence?: number;
   /** When the event was published, in epoch milliseconds; with `round`, whose delivery was created later. */
   readonly occurredAt?: number;
 }

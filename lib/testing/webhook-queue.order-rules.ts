@@ -50,6 +50,29 @@ export const ORDER_RULES: QueueRules = {
     await bench.untilState('next', 'delivered 1');
   },
 
+  'keeps the order of received events too, for each receiver': async (bench) => {
+    const { opened, open } = gate();
+    await bench.consume(async ({ id }) => {
+      if (id === 'first') await opened;
+      return { type: 'delivered' };
+    });
+    const received = (id: string, receiver: string): EnqueuedDelivery => ({
+      delivery: { ...bench.receivedDelivery(id, receiver), orderingKey: 'sku-1' },
+      notBefore: bench.now(),
+    });
+    await bench.queue.enqueue([
+      received('first', 'shop'),
+      received('second', 'shop'),
+      received('other', 'partner'),
+    ]);
+
+    await bench.untilState('other', 'delivered 1');
+    assert.ok(!bench.ran().includes('second'));
+    assert.equal((await bench.find('second'))!.keyState, 'waiting');
+    open();
+    await bench.untilState('second', 'delivered 1');
+  },
+
   'holds a key while a delivery waits for its retry': async (bench) => {
     let at = Infinity;
     await bench.consume(({ id }, attempt) =>

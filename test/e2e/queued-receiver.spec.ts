@@ -207,6 +207,22 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
+  it('handles the events of an ordering key in order, also if one fails', async () => {
+    work.do = ({ sequence, run }) => {
+      if (sequence === 1 && run === 1) throw new Error('It failed.');
+    };
+    const order = (key: string, sequence: number) => ({ order: { key, sequence } });
+    for (const sequence of [1, 2]) await head(receiver.origin, signed(order('sku-1', sequence)));
+    await head(receiver.origin, signed(order('sku-2', 3)));
+    await queue.flush();
+    expect(work.seen.map(({ sequence }) => sequence)).toEqual([1, 3]);
+
+    await clock.advance(6_000);
+    await queue.flush();
+    expect(work.seen.map(({ sequence }) => sequence)).toEqual([1, 3, 1, 2]);
+    expect(work.seen.at(-1)).toMatchObject({ orderingKey: 'sku-1', run: 1 });
+  });
+
   it('takes an AggregateError of a handler for one failure', async () => {
     work.do = () => Promise.any([Promise.reject(new Error('a')), Promise.reject(new Error('b'))]);
     await head(receiver.origin, signed());

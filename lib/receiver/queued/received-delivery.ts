@@ -49,6 +49,7 @@ async function deliveryOfEvent(
     },
     createdAt: now,
     trace: internalsOf(event).receiving?.trace,
+    orderingKey: event.orderingKey && JSON.stringify([event.issuer, event.orderingKey]),
   };
 }
 
