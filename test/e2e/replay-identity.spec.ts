@@ -2,10 +2,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { Injectable } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { createExpress } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
 import {
+  ISSUER,
   receiverOptions,
+  SECRET,
   signed,
   signedBody,
   startApp,
@@ -79,6 +83,31 @@ describe('an event that is sent again with the same id', () => {
     expect(answer.json).toMatchObject({ code: 'replayed' });
     expect(timesHandled(started, txn)).toBe(1);
   });
+});
+
+it.each([
+  ['96 h by default', {}, 96],
+  ['the time of replay.window', { replay: { window: '24h' } }, 24],
+])('an event is known for %s, longer than its token is valid', async (_how, change, hours) => {
+  const clock = new TestClock(Date.now());
+  const { app, origin } = await startApp(createExpress(), {
+    options: { ...receiverOptions(change), clock },
+    providers: [Handlers],
+  });
+  const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => clock.now() });
+  const sendAgain = async (): Promise<unknown> => {
+    const token = signer.sign({ event: 'order.created', txn: 'order-9' }) as string;
+    return (await head(origin, token)).headers['webhook-duplicate'];
+  };
+  const seen = [await sendAgain()];
+  await clock.advance(hours * 3_600_000 - 1);
+  seen.push(await sendAgain());
+  // A copy starts the time again.
+  await clock.advance(hours * 3_600_000);
+  seen.push(await sendAgain());
+  await app.close();
+
+  expect(seen).toEqual([undefined, 'true', undefined]);
 });
 
 /** JSON of at least so many bytes, its members in one order or the other. */
