@@ -16,7 +16,7 @@ Valid requests are handled as real events: use a test receiver. It must trust th
 
 ${KEY_HELP}
   --audience <aud>       audience of the receiver, if it has one
-  --event <name>         default order.created; choose an event whose data is not validated
+  --event <name>         default webhook.conformance; choose an event whose data is not validated
   --profile <name>       wire format: ${CONFORMANCE_PROFILES.join(', ')}
   --only <group>         run one group: ${PROBE_GROUPS.join(', ')}
   --timeout <duration>   for each answer; default 5s
@@ -45,7 +45,7 @@ function adviceOn({ end, reason, clockSkew = 0 }: ConformanceRun): string {
     return `The receiver is unreachable: ${reason}. Check the URL and --timeout.`;
   }
   const clock = Math.abs(clockSkew) > 1 ? ` Its clock differs by ${clockSkew} s.` : '';
-  return `Stopped: ${reason}. A receiver that refuses a valid event cannot be tested.${clock} Check URL, secret, issuer, audience, kid and profile, the clocks, and that the data of the event is not validated.`;
+  return `Stopped: ${reason}. A receiver that refuses a valid event cannot be tested.${clock} Check URL, secret, issuer, audience, kid, profile and the clocks. If it refuses the event or its data, pass --event with an event that it accepts and does not validate.`;
 }
 
 function exitCode({ end, results }: ConformanceRun): number {

@@ -63,7 +63,7 @@ export class WebhookGuard implements CanActivate {
     try {
       this.pipeline.requireOpen();
       receiver = this.verifier.receiver(this.receiverName(context));
-      const incoming = fromNodeRequest(node, bodyOf(request, node));
+      const incoming = fromNodeRequest(node, bodyOf(request, node, receiver));
       const reception = await this.pipeline.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
       if (reception.duplicate) throw new WebhookException(acknowledge('duplicate'));
@@ -187,13 +187,17 @@ function provideBody(request: AdapterRequest, event: WebhookEvent): void {
 }
 
 /** The unread stream; if something has read it, the copy that Nest keeps with `rawBody: true`. */
-function bodyOf(request: AdapterRequest, node: IncomingMessage): BodySource {
+function bodyOf(
+  request: AdapterRequest,
+  node: IncomingMessage,
+  receiver: ResolvedReceiver,
+): BodySource {
   if (!node.readableDidRead && !node.readableEnded) return { kind: 'stream', stream: node };
   const kept = (request as { rawBody?: unknown }).rawBody;
-  return Buffer.isBuffer(kept) ? { kind: 'bytes', bytes: kept } : emptyOrConsumed(node);
+  return Buffer.isBuffer(kept) ? { kind: 'bytes', bytes: kept } : emptyOrConsumed(node, receiver);
 }
 
-function emptyOrConsumed(node: IncomingMessage): BodySource {
+function emptyOrConsumed(node: IncomingMessage, { takesTokens }: ResolvedReceiver): BodySource {
   const { 'content-length': length, 'transfer-encoding': encoding } = node.headers;
   // In HTTP/2, a body needs neither header.
   const { stream } = node as { stream?: { readonly endAfterHeaders: boolean } };
@@ -201,5 +205,12 @@ function emptyOrConsumed(node: IncomingMessage): BodySource {
     length === undefined
       ? encoding === undefined && stream?.endAfterHeaders !== false
       : Number(length) === 0;
-  return empty ? { kind: 'bytes', bytes: Buffer.alloc(0) } : { kind: 'consumed' };
+  if (empty) return { kind: 'bytes', bytes: Buffer.alloc(0) };
+  // Only a token keeps Nest's own parser away.
+  return takesTokens && node.headers.authorization !== undefined
+    ? { kind: 'consumed' }
+    : {
+        kind: 'consumed',
+        remedy: 'create the application with rawBody: true, or give the receiver a path',
+      };
 }

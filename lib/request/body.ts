@@ -143,7 +143,7 @@ export async function readBody(source: BodySource, options: ReadOptions): Promis
     case 'bytes':
       return readBytes(source.bytes, options);
     case 'consumed':
-      throw payloadConsumed();
+      throw payloadConsumed(source.remedy);
   }
 }
 
@@ -284,10 +284,12 @@ class BodyCollector {
   }
 }
 
-function payloadConsumed(): WebhookPayloadError {
+function payloadConsumed(
+  remedy = 'add body parsers after NestFactory.create(), or on other paths only',
+): WebhookPayloadError {
   return new WebhookPayloadError(
     'payload_consumed',
-    'the application read the body before the webhook guard, so its exact bytes are lost: add body parsers after NestFactory.create(), or on other paths only',
+    `the application read the body before the webhook guard, so its exact bytes are lost: ${remedy}`,
   );
 }
 

@@ -18,8 +18,8 @@ export interface RequestHeaders {
 export type BodySource =
   | { readonly kind: 'stream'; readonly stream: Readable }
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  /** Something else has read the stream and kept nothing. */
-  | { readonly kind: 'consumed' };
+  /** Something else has read the stream and kept nothing; `remedy` is for the developer of the application. */
+  | { readonly kind: 'consumed'; readonly remedy?: string };
 
 /** A request before verification, independent of the HTTP adapter. */
 export interface IncomingWebhook {

@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { INestApplication } from '@nestjs/common';
+import { Injectable, type INestApplication } from '@nestjs/common';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { IsInt } from 'class-validator';
+import { OnWebhookEvent } from 'nestjs-webhook-token';
 import { CONFORMANCE_PROFILES } from '../../lib/cli/conformance/probe.interface.js';
 import { probesFor, runConformance } from '../../lib/cli/conformance/conformance.runner.js';
 import { ProbeContext } from '../../lib/cli/conformance/probe.context.js';
@@ -61,6 +63,42 @@ describe.each(adapters)('conformance of the receiver on %s', (_, createAdapter) 
         new Set(['replay']),
       );
     });
+  });
+});
+
+class Order {
+  @IsInt() total!: number;
+}
+
+@Injectable()
+class Orders {
+  @OnWebhookEvent('order.created')
+  on(_order: Order): void {}
+}
+
+describe.each(adapters)('a receiver that validates its events, on %s', (_, createAdapter) => {
+  let app: INestApplication;
+  let url: string;
+
+  beforeAll(async () => {
+    const started = await startApp(createAdapter(), { providers: [Orders] });
+    ({ app } = started);
+    url = `${started.origin}${PATH}`;
+  });
+  afterAll(() => app.close());
+
+  it('passes with the default event', async () => {
+    const { code, report: found } = await report(url);
+
+    expect([code, found.end]).toEqual([0, 'complete']);
+  });
+
+  it('is not tested with an event that it validates', async () => {
+    const { code, stderr } = await report(url, '--event', 'order.created');
+
+    expect(code).toBe(1);
+    expect(stderr).toContain('answered with 422 (invalid_payload)');
+    expect(stderr).toContain('pass --event with an event that it accepts and does not validate');
   });
 });
 

@@ -1,9 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { Injectable } from '@nestjs/common';
+import { Controller, Injectable } from '@nestjs/common';
 import {
   InProcessQueue,
   OnWebhookEvent,
   WebhookInbox,
+  WebhookRoute,
   type WebhookEvent,
 } from 'nestjs-webhook-token';
 import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
@@ -153,5 +154,39 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
         observe: () => handlers.seen.length > 0,
       });
     });
+  });
+});
+
+@Controller('hooks')
+class TenantHooks {
+  @WebhookRoute(':tenant')
+  receive(): void {}
+}
+
+describe.each(adapters)('a route for another sender on %s', (_, createAdapter) => {
+  it.each([
+    ['a sender', {}],
+    ['a sender and issuers', { issuers: [{ issuer: 'https://shop.example', secret: SECRET }] }],
+  ])('asks for rawBody or a path, for a receiver with %s', async (_receiver, issuers) => {
+    const sender = stripe({ secret: SECRET });
+    const deliver = async (rawBody: boolean): Promise<unknown[]> => {
+      const { app, logger } = await startApp(createAdapter(), {
+        options: { receiver: { sender, ...issuers } },
+        controllers: [TenantHooks],
+        nest: { rawBody },
+      });
+      const sending = { sender, path: '/hooks/acme' };
+      const { status } = await deliverWebhook(app, 'invoice.paid', { data: {} }, sending);
+      await app.close();
+      return [status, ...logger.at('error')];
+    };
+
+    expect(await deliver(false)).toEqual([
+      500,
+      expect.stringContaining(
+        'create the application with rawBody: true, or give the receiver a path',
+      ),
+    ]);
+    expect(await deliver(true)).toEqual([204]);
   });
 });

@@ -4,10 +4,12 @@ import {
   Catch,
   Controller,
   ForbiddenException,
+  Headers,
   HttpException,
   Injectable,
   Param,
   Post,
+  Req,
   UseGuards,
   UseInterceptors,
   type ArgumentsHost,
@@ -28,7 +30,8 @@ import {
   WebhookRoute,
   WebhookContext,
   WebhookData,
-  type WebhookEvent,
+  WebhookDispatcher,
+  WebhookEvent,
   WebhookGuard,
 } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
@@ -103,6 +106,81 @@ class GuardedClass {
   }
 }
 
+class Refund {
+  amount!: number;
+  @IsInt() refund!: number;
+}
+
+class Routes {
+  @WebhookRoute('replaced')
+  replaced(_data: Amount): void {}
+
+  @WebhookRoute('replaced-body')
+  replacedBody(@Body() _data: unknown): void {}
+}
+
+@Controller('position')
+class ByPosition extends Routes {
+  constructor(private readonly dispatcher: WebhookDispatcher) {
+    super();
+  }
+
+  @WebhookRoute('both')
+  both(data: Amount, event: WebhookEvent): void {
+    seen.push([data, event.event]);
+  }
+
+  @WebhookRoute('event')
+  event(event: WebhookEvent, data: Amount): void {
+    seen.push([data, event.event]);
+  }
+
+  @WebhookRoute('dispatch')
+  async dispatch(event: WebhookEvent): Promise<void> {
+    seen.push(await this.dispatcher.dispatch(event));
+  }
+
+  @WebhookRoute('dispatch-data')
+  async dispatchData(data: unknown): Promise<void> {
+    await this.dispatcher.dispatch(data as WebhookEvent);
+  }
+
+  @WebhookRoute('none')
+  none(): void {
+    seen.push(arguments.length);
+  }
+
+  @WebhookRoute('own')
+  own(@WebhookContext() event: WebhookEvent, other?: unknown): void {
+    seen.push([event.event, other]);
+  }
+
+  @WebhookRoute('body')
+  body(@Body() data: unknown, other?: unknown): void {
+    seen.push([data, other]);
+  }
+
+  @WebhookRoute('request')
+  request(other: unknown, @Req() request: { readonly method: string }): void {
+    seen.push([other, request.method]);
+  }
+
+  @WebhookRoute('header')
+  header(@Headers('content-type') type: string, other?: unknown): void {
+    seen.push([type, other]);
+  }
+
+  @WebhookRoute('replaced')
+  override replaced(data: Refund): void {
+    seen.push(data);
+  }
+
+  @WebhookRoute('replaced-body')
+  override replacedBody(data: unknown, other?: unknown): void {
+    seen.push([data, other]);
+  }
+}
+
 @Catch()
 @Injectable()
 class EverythingIsFine implements ExceptionFilter {
@@ -120,12 +198,61 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
     seen.length = 0;
     started = await startApp(createAdapter(), {
       options,
-      controllers: [Hooks, GuardedClass] as Type[],
+      controllers: [Hooks, GuardedClass, ByPosition] as Type[],
       ...more,
     });
     return started;
   };
   afterEach(() => started.app.close());
+
+  it.each([
+    ['data and event', 'both', [{ amount: 1, refund: 2 }, 'order.created']],
+    ['the event, by its class', 'event', [{ amount: 1, refund: 2 }, 'order.created']],
+    ['the event to dispatch', 'dispatch', 0],
+    ['no arguments that it does not take', 'none', 0],
+    ['nothing beside a parameter of this package', 'own', ['order.created', undefined]],
+    ['nothing beside @Body()', 'body', [{ amount: 1, refund: 2 }, undefined]],
+    ['nothing beside @Req()', 'request', [undefined, 'POST']],
+    ['nothing beside @Headers()', 'header', ['application/json', undefined]],
+    ['data instead of what it overrides', 'replaced', { amount: 1, refund: 2 }],
+    [
+      'what it inherits from decorated parameters',
+      'replaced-body',
+      [{ amount: 1, refund: 2 }, undefined],
+    ],
+  ])('gives a method %s', async (_what, path, expected) => {
+    const { origin } = await start();
+
+    const answer = await post(origin, signedBody('{"amount":1,"refund":2}'), {
+      path: `/position/${path}`,
+    });
+
+    expect(answer.status).toBe(204);
+    expect(seen).toEqual([expected]);
+  });
+
+  it.each([
+    ['both', 'amount must be an integer number'],
+    ['event', 'amount must be an integer number'],
+    ['replaced', 'refund must be an integer number'],
+  ])('validate data that "%s" takes by position', async (path, problem) => {
+    const { origin } = await start();
+
+    const answer = await post(origin, signedBody('{}'), { path: `/position/${path}` });
+
+    expect(answer.status).toBe(422);
+    expect(answer.json).toMatchObject({ errors: [problem] });
+    expect(seen).toEqual([]);
+  });
+
+  it('say what to pass to the dispatcher instead of data', async () => {
+    const { origin, logger } = await start();
+
+    const answer = await post(origin, signedBody('{}'), { path: '/position/dispatch-data' });
+
+    expect(answer.status).toBe(500);
+    expect(logger.lines.join()).toContain('pass the event of @WebhookContext()');
+  });
 
   it('serve HEAD and POST, with path parameters', async () => {
     const { origin } = await start();

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { ROOT } from '../docs/documents.js';
+import { SnippetCompiler } from '../docs/snippet-compiler.js';
 
 const APP_MODULE = `import { Module } from '@nestjs/common';
 import { AppService } from './app.service.js';
@@ -89,6 +90,25 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(files['.env']).toMatch(/^WEBHOOK_SECRET=[\w+/]{43}=$/m);
     expect(files['.env.example']).toMatch(/^WEBHOOK_SECRET=$/m);
     expect(tasks).toEqual(['node-package']);
+  });
+
+  it('adds a test that compiles once the event has a type', async () => {
+    const { files } = await add(project());
+    const document = 'src/webhooks/order.webhooks.spec.ts';
+    const typed = `declare module 'nestjs-webhook-token' {
+  interface WebhookEventMap { 'order.created': { id: string; total: number } }
+}
+`;
+    const code = files[document]!.replace(
+      /import \{ (\w+) \} from '(?:@nestjs\/config|\.\/webhooks\.module\.js)';/g,
+      'declare class $1 {}',
+    );
+
+    const errors = new SnippetCompiler().check([
+      { document, code: typed + code, language: 'ts', line: 0 },
+    ]);
+
+    expect(errors).toEqual([]);
   });
 
   it('changes nothing the second time, and says so', async () => {

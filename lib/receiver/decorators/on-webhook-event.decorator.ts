@@ -188,7 +188,7 @@ export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (stri
       ]);
     }
     const method = descriptor.value as object;
-    takeByPosition(target, key, method);
+    takeByPosition(target, key);
     addSubscription(method, { patterns, receiver });
   };
 }

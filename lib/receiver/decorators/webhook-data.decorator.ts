@@ -4,9 +4,10 @@ import {
   addParameter,
   type HandlerParameter,
   type HandlerPipe,
+  hasDecoratedParameters,
   parametersByIndex,
   parameterType,
-  readRoute,
+  parameterTypes,
 } from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
 import { type AdapterRequest, receptionOf } from '../node-http.js';
@@ -76,17 +77,14 @@ function decorateParameter(
 ): ParameterDecorator {
   return (target, key, index) => {
     addParameter(target, key!, index, parameter, pipes);
-    onRoute(parameter)(undefined, ...pipes)(target, key, index);
+    onRoute(parameter, ...pipes)(target, key, index);
   };
 }
 
-function onRoute({
-  valueFrom,
-}: HandlerParameter): (data: undefined, ...pipes: readonly HandlerPipe[]) => ParameterDecorator {
-  return createParamDecorator((_: unknown, context: ExecutionContext) =>
-    valueFrom(eventOf(context)),
-  );
-}
+/** One decorator for all parameters, so that Nest replaces what an overridden method takes at the same position. */
+const onRoute = createParamDecorator(({ valueFrom }: HandlerParameter, context: ExecutionContext) =>
+  valueFrom(eventOf(context)),
+);
 
 function dataFor(
   event: WebhookEvent,
@@ -111,26 +109,27 @@ function eventOf(context: ExecutionContext): WebhookEvent {
 }
 
 /**
- * Passes data and event by position to a method without decorated parameters: parameter decorators run before method decorators.
+ * Records that a method without decorated parameters takes data and event by position: parameter decorators run before method decorators.
  *
- * @param method - whose route, if it has another one than `@WebhookRoute()`, keeps the arguments that Nest passes
+ * @param length - how many parameters it has, if the compiler did not record their types
  */
-export function takeByPosition(target: object, key: string | symbol, method: object): void {
+export function takeByPosition(target: object, key: string | symbol, length = 2): void {
   if (parametersByIndex(target, key).size > 0) return;
-  const types = Reflect.getMetadata('design:paramtypes', target, key) as unknown[] | undefined;
+  const types = parameterTypes(target, key);
   const [data, event] = types?.[0] === WebhookEvent ? [1, 0] : [0, 1];
   const take = (index: number, parameter: HandlerParameter): void => {
-    if (index >= (types?.length ?? 2)) return;
+    if (index >= (types?.length ?? length)) return;
     addParameter(target, key, index, { ...parameter, isByPosition: true }, []);
   };
   take(data, dataParameter({}, target, key, data));
   take(event, EVENT_PARAMETER);
-  if (readRoute(method) !== undefined) routeByPosition(target, key);
 }
 
-/** Makes Nest pass data and event to a `@WebhookRoute()` by position too, if it is also a handler without decorated parameters. */
-export function routeByPosition(target: object, key: string | symbol): void {
+/** Makes Nest pass data and event by position to the method of a `@WebhookRoute()` without decorated parameters. */
+export function routeByPosition(target: object, key: string | symbol, length: number): void {
+  if (hasDecoratedParameters(target, key)) return;
+  takeByPosition(target, key, length);
   for (const [index, parameter] of parametersByIndex(target, key)) {
-    if (parameter.isByPosition === true) onRoute(parameter)(undefined)(target, key, index);
+    onRoute(parameter)(target, key, index);
   }
 }

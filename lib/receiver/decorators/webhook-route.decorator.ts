@@ -31,7 +31,8 @@ import { routeByPosition } from './webhook-data.decorator.js';
 /**
  * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
  * Any other method is rejected with 405. Path parameters, versions and other decorators work as on any route; put filters of your
- * own above this decorator, so that they are asked before the receiver's.
+ * own above this decorator, so that they are asked before the receiver's. Without parameter decorators the method is called with
+ * `(data, event)`, as that of an `@OnWebhookEvent()`.
  *
  * @param path - as for `@Post()`; default: the controller's own path
  * @param options.receiver - name of the receiver whose rules apply; default: the only one, or `'default'`
@@ -58,8 +59,9 @@ const ROUTE_OPTIONS = object<{ readonly receiver?: string | undefined }>()({
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
   return (target, key, { value }) => {
-    markRoute(value as object, options);
-    routeByPosition(target, key);
+    const method = value as unknown as (...args: unknown[]) => unknown;
+    markRoute(method, options);
+    routeByPosition(target, key, method.length);
   };
 }
 

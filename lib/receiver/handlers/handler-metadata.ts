@@ -101,8 +101,31 @@ export function dataParameters(
   });
 }
 
+/**
+ * Whether a parameter of a method, or of one that it overrides, has a decorator: those of Nest and of other packages record their
+ * metadata for the class and the name of the method, as this package does.
+ */
+export function hasDecoratedParameters(target: object, key: string | symbol): boolean {
+  const { constructor: type } = target;
+  const isOther = (name: unknown): boolean => name !== HANDLER_PARAMETERS;
+  if (Reflect.getOwnMetadataKeys(type, key).some(isOther)) return true;
+  const parent = Object.getPrototypeOf(type) as object;
+  const inherited: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, parent, key);
+  const all = Object.values((inherited as Parameters | undefined) ?? {});
+  // What Nest has for the overridden method is then this package's own.
+  if (all.some(({ data }) => (data as HandlerParameter).isByPosition === true)) return false;
+  return Reflect.getMetadataKeys(parent, key).some(isOther);
+}
+
+/** The types of a method's parameters, as the compiler recorded them; `undefined` if it did not. */
+export function parameterTypes(
+  target: object,
+  key: string | symbol,
+): readonly unknown[] | undefined {
+  return Reflect.getMetadata('design:paramtypes', target, key) as readonly unknown[] | undefined;
+}
+
 /** The type of a parameter, as the compiler recorded it. */
 export function parameterType(target: object, key: string | symbol, index: number): unknown {
-  const types: unknown = Reflect.getMetadata('design:paramtypes', target, key);
-  return (types as readonly unknown[] | undefined)?.[index];
+  return parameterTypes(target, key)?.[index];
 }

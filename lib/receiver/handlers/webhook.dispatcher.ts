@@ -4,7 +4,7 @@ import { nearestWord } from '../../options/option-names.js';
 import { matchesEvent } from '../../token/event-name.js';
 import { HandlerErrors } from '../error-answers.js';
 import { observeHandler } from '../receiver.channels.js';
-import { internalsOf, type WebhookEvent } from '../webhook-event.js';
+import { internalsOf, WebhookEvent } from '../webhook-event.js';
 
 /** A handler method with its pipes, guards, interceptors and filters. */
 export interface WebhookHandler {
@@ -87,9 +87,14 @@ export class WebhookDispatcher {
 
   /**
    * @returns how many handlers it called
-   * @throws the handler's error, or an AggregateError if several failed
+   * @throws the handler's error, or an AggregateError if several failed; TypeError for a value that is no {@link WebhookEvent}
    */
   async dispatch(event: WebhookEvent): Promise<number> {
+    if (!(event instanceof WebhookEvent)) {
+      throw new TypeError(
+        'WebhookDispatcher.dispatch(): this is no WebhookEvent; pass the event of @WebhookContext() or of WebhookVerifier',
+      );
+    }
     return this.call(this.handlersOf(event), event);
   }
 
