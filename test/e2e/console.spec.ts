@@ -22,6 +22,7 @@ import {
   WebhookDeliveries,
   WebhookEndpoints,
   WebhookPublisher,
+  WebhookStoreError,
 } from 'nestjs-webhook-token';
 import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
@@ -667,6 +668,34 @@ describe.each(adapters)('the console on %s', (_, create) => {
     const said = JSON.stringify([logger, await app.get(WebhookEndpoints).list(), items]);
     expect(said).toContain('endpoint.create by');
     expect(said).not.toContain(secret);
+  });
+
+  it('answers a change whose health cannot be read, and records it as done', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const { origin, app } = started;
+    const stats = jest
+      .spyOn(app.get(WebhookDeliveries), 'stats')
+      .mockRejectedValue(new WebhookStoreError('store_unavailable', 'gone'));
+    const body = { id: 'new', url: 'https://192.0.2.9/in' };
+    const created = await call(origin, 'POST', `${API}/endpoints`, body);
+    const changes = [
+      await call(origin, 'PATCH', `${API}/endpoints/new`, { description: 'new' }),
+      await call(origin, 'POST', `${API}/endpoints/new/disable`, {}),
+    ];
+    const read = await call(origin, 'GET', `${API}/endpoints/new`);
+    stats.mockRestore();
+
+    expect([created, ...changes, read].map(({ status }) => status)).toEqual([201, 200, 200, 503]);
+    expect(created.json).toMatchObject({ endpoint: { id: 'new' }, secret: expect.any(String) });
+    expect(changes[1]!.json).toMatchObject({ disabled: { reason: 'requested' } });
+    expect(changes[1]!.json).not.toHaveProperty('health');
+    expect(await json('/activity')).toMatchObject({
+      items: [
+        { action: 'endpoint.disable', outcome: 'done' },
+        { action: 'endpoint.update', outcome: 'done' },
+        { action: 'endpoint.create', target: 'new', outcome: 'done' },
+      ],
+    });
   });
 
   it('shows the settings, keys and wire formats of endpoints', async () => {
