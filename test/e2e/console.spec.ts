@@ -576,6 +576,8 @@ describe.each(adapters)('the console on %s', (_, create) => {
     await call(started.origin, 'GET', `${API}/deliveries/unknown/payload`);
     await call(started.origin, 'POST', `${API}/endpoints/unknown/disable`, {});
     const invalid = await call(started.origin, 'PATCH', `${API}/endpoints/unknown`, { retry: 1 });
+    const again = { ids: ['unknown'], dryRun: false };
+    await call(started.origin, 'POST', `${API}/deliveries/redeliver`, again);
 
     expect(invalid.status).toBe(400);
     expect((await json<Listed>('/activity')).items).toEqual([]);
@@ -803,6 +805,35 @@ describe.each(adapters)('the console on %s', (_, create) => {
         { action: 'tenant.erase', actor: 'ada', tenant: 'leaving', count: 1, outcome: 'done' },
         { action: 'tenant.erase', outcome: 'failed', code: 'invalid_option' },
       ],
+    });
+  });
+
+  it('erases a tenant whose endpoint is deleted at the same time', async () => {
+    started = await startConsole(create(), { capabilities: ['view', 'erase'] });
+    const endpoints = started.app.get(WebhookEndpoints);
+    await endpoints.create({ tenant: 'leaving', url: 'https://192.0.2.9/in' });
+    await started.publish('order.created', {}, 'leaving');
+    const remove = endpoints.delete.bind(endpoints);
+    jest.spyOn(endpoints, 'delete').mockImplementationOnce(async (id, scope) => {
+      await remove(id);
+      return remove(id, scope);
+    });
+    const path = `${API}/tenants/leaving/erase`;
+    const erased = await call(started.origin, 'POST', path, { dryRun: false });
+
+    expect(erased.json).toMatchObject({ deliveries: 1, isComplete: true });
+    expect(await json('/activity')).toMatchObject({
+      items: [{ action: 'tenant.erase', count: 1, outcome: 'done' }],
+    });
+  });
+
+  it('records an action on a tenant that fails because a part is missing', async () => {
+    started = await startConsole(create(), { capabilities: ['view', 'share'] });
+    const link = await call(started.origin, 'POST', `${API}/tenants/acme/link`, {});
+
+    expect(link.status).toBe(404);
+    expect(await json('/activity')).toMatchObject({
+      items: [{ action: 'tenant.link', tenant: 'acme', outcome: 'failed', code: 'unavailable' }],
     });
   });
 
