@@ -304,7 +304,10 @@ export type NewEndpointRequest = Pick<
   | 'credentials'
 >;
 
-/** Answer of `POST api/endpoints`. The secret cannot be read again: show it once, and do not store it. */
+/**
+ * Answer of `POST api/endpoints`. The secret cannot be read again: show it once, and do not store it. After this and other changes,
+ * the endpoint has no `health` if it cannot be read.
+ */
 export type CreatedEndpointAnswer = AnswerOf<ConsoleEndpoints['createEndpoint']>;
 
 /**

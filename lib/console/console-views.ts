@@ -4,7 +4,6 @@ import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
 import type { StoredActivity } from '../endpoints/activity-store.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ConsoleAction, ConsolePayload } from './console-api.js';
-import type { EndpointHealth } from './console-health.js';
 import type { StoredRecovery } from './console.recovery.js';
 import { timeToDelivery } from './console-statistics.js';
 import type { ResolvedConsole, ShownPayload } from './console-options.js';
@@ -27,7 +26,6 @@ export function timesToDelivery(views: readonly WebhookDeliveryView[]) {
 /** @param showQuery - see {@link shownUrl} */
 export function endpointRow(
   { metadata: _metadata, version: _version, ...view }: WebhookEndpointView,
-  health: EndpointHealth,
   { showQuery, now }: { readonly showQuery: boolean; readonly now: number },
 ) {
   const { url, keys, settings } = view;
@@ -44,7 +42,6 @@ export function endpointRow(
     })),
     /** What differs from the publisher's settings. Of headers, the names only. */
     settings: { ...settings, headers: settings.headers && Object.keys(settings.headers) },
-    health,
   };
 }
 

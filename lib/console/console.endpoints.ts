@@ -242,16 +242,30 @@ export class ConsoleEndpoints {
       this.statistics.lastDay(scope),
     ]);
     const showQuery = showsQuery(access);
-    const rows: ReturnType<typeof endpointRow>[] = [];
+    const rows: (ReturnType<typeof endpointRow> & { health: EndpointHealth })[] = [];
     for (let start = 0; start < views.length; start += AT_ONCE) {
       const part = views.slice(start, start + AT_ONCE).map(async (view) => {
         const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
         const health = await this.health.of(view, circuit, stats, lastDay);
-        return endpointRow(view, health, { showQuery, now: this.clock.now() });
+        return { ...endpointRow(view, { showQuery, now: this.clock.now() }), health };
       });
       rows.push(...(await Promise.all(part)));
     }
     return rows;
+  }
+
+  /** An endpoint after a change, which must not fail because its health cannot be read: the secret would be lost. */
+  private async changed(
+    view: WebhookEndpointView,
+    access: ConsoleAccess,
+  ): Promise<ReturnType<typeof endpointRow> & { readonly health?: EndpointHealth }> {
+    const inScope = { ...access, tenant: access.tenant ?? view.tenant };
+    try {
+      const [row] = await this.rows([view], inScope, readTenant(inScope, undefined), view.id);
+      return row!;
+    } catch {
+      return endpointRow(view, { showQuery: showsQuery(access), now: this.clock.now() });
+    }
   }
 
   async createEndpoint({ body, access }: ConsoleCall) {
@@ -265,17 +279,15 @@ export class ConsoleEndpoints {
       ...draft,
       ...readTenant(access, tenant),
     });
-    const { id } = created.endpoint;
-    const inScope = { ...access, tenant: access.tenant ?? created.endpoint.tenant };
-    this.activity.changed('endpoints', id, created.endpoint.tenant);
-    return { endpoint: await this.endpoint(id, inScope), secret: created.secret! };
+    const { id, tenant: owner } = created.endpoint;
+    this.activity.changed('endpoints', id, owner);
+    return { endpoint: await this.changed(created.endpoint, access), secret: created.secret! };
   }
 
   private async updateEndpoint({ id, body, access }: ConsoleCall) {
     const patch = readBody(body, ENDPOINT_PATCH);
     requireOwnSettings(patch, access);
-    await this.endpoints.update(id, patch, scopeOf(access));
-    return this.endpoint(id, access);
+    return this.changed(await this.endpoints.update(id, patch, scopeOf(access)), access);
   }
 
   async rotateKey({ id, body, access }: ConsoleCall) {
@@ -287,8 +299,7 @@ export class ConsoleEndpoints {
   private step(step: 'enable' | 'disable' | 'pause' | 'resume'): ConsoleRoute {
     return {
       ...act('POST', `endpoints/:id/${step}`, ['manage-endpoints'], async ({ id, access }) => {
-        await this.endpoints[step](id, scopeOf(access));
-        return this.endpoint(id, access);
+        return this.changed(await this.endpoints[step](id, scopeOf(access)), access);
       }),
       isRead: true,
       perMinute: CHANGES_PER_MINUTE,
@@ -303,7 +314,7 @@ function showsQuery({ capabilities }: ConsoleAccess): boolean {
 }
 
 /** `undefined` if the endpoint does not exist. */
-async function ifKnown<T>(found: Promise<T>): Promise<T | undefined> {
+export async function ifKnown<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;
   } catch (error) {

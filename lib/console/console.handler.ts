@@ -136,7 +136,8 @@ export class ConsoleHandler {
     } catch (error) {
       const { status, code } = problemOf(error).problem;
       // Unknown ids would fill the log with guesses, also if the body was refused before.
-      if (status !== 404 && (await isKnown(route, call)))
+      const isGuess = status === 404 && route.owner !== undefined;
+      if (!isGuess && (await isKnown(route, call)))
         await this.record(route, call, tenant, { answer: undefined, code });
       throw error;
     }

@@ -52,7 +52,7 @@ import {
   shownPayload,
   timesToDelivery,
 } from './console-views.js';
-import { ConsoleEndpoints } from './console.endpoints.js';
+import { ConsoleEndpoints, ifKnown } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
 import { WebhookPortal } from './webhook.portal.js';
@@ -305,7 +305,8 @@ export class ConsoleService {
       const deliveries = pending + delivered + dead;
       return { dryRun, endpoints: endpoints.length, deliveries, isComplete: false };
     }
-    for (const id of endpoints) await this.endpoints.delete(id, { tenant });
+    // A partner may delete one at the same time.
+    for (const id of endpoints) await ifKnown(this.endpoints.delete(id, { tenant }));
     const { erased: deliveries, isComplete } = await this.deliveries.erase({ tenant });
     return { dryRun, endpoints: endpoints.length, deliveries, isComplete };
   }
@@ -384,6 +385,7 @@ function eraseFacts(tenant: string, body: EraseRequest, answer: unknown): Action
 function redeliverFacts(body: RedeliverRequest, answer: unknown): ActionFacts | undefined {
   if (body?.dryRun) return undefined;
   const done = (answer as RedeliverAnswer | undefined)?.items.filter((one) => one.redelivered);
+  if (done?.length === 0) return undefined;
   // The body of a refused request may be anything.
   const [only, ...others]: readonly unknown[] = Array.isArray(body?.ids) ? body.ids : [];
   const target = typeof only === 'string' && others.length === 0 ? only : undefined;

@@ -69,8 +69,8 @@ const LINK = object<PortalLink>()(
   },
   { exact: true },
 );
-/** Sessions that were ended before they expired, and are remembered until then. */
-const MAX_ENDED = 10_000;
+/** Sessions of a tenant that were ended before they expired, and are remembered until then. */
+const MAX_ENDED = 1_000;
 const ISSUER = 'urn:nestjs-webhook-token:portal';
 const EVENT = 'portal.session';
 
@@ -79,8 +79,8 @@ const EVENT = 'portal.session';
 export class WebhookPortal {
   private readonly links: PortalTokens | undefined;
   private readonly sessions: PortalTokens | undefined;
-  /** When each ended session expires, by its id. */
-  private readonly ended = new Map<string, number>();
+  /** When each ended session expires, by tenant and id. */
+  private readonly ended = new Map<string, Map<string, number>>();
 
   /** @internal */
   constructor(
@@ -144,7 +144,7 @@ export class WebhookPortal {
    */
   session(token: string): PortalGrant | undefined {
     const grant = this.sessions?.verify(token);
-    return grant === undefined || this.ended.has(grant.id) ? undefined : grant;
+    return grant === undefined || this.ended.get(grant.tenant)?.has(grant.id) ? undefined : grant;
   }
 
   /**
@@ -152,11 +152,15 @@ export class WebhookPortal {
    *
    * @hidden
    */
-  end({ id, expiresAt }: PortalGrant): void {
+  end({ id, tenant, expiresAt }: PortalGrant): void {
     const now = this.clock.now();
-    for (const [one, expires] of this.ended) if (expires <= now) this.ended.delete(one);
-    if (this.ended.size >= MAX_ENDED) this.ended.delete(this.ended.keys().next().value!);
-    this.ended.set(id, expiresAt.getTime());
+    for (const [owner, sessions] of this.ended) {
+      for (const [one, expires] of sessions) if (expires <= now) sessions.delete(one);
+      if (sessions.size === 0) this.ended.delete(owner);
+    }
+    const own = this.ended.get(tenant) ?? new Map<string, number>();
+    if (own.size >= MAX_ENDED) own.delete(own.keys().next().value!);
+    this.ended.set(tenant, own.set(id, expiresAt.getTime()));
   }
 
   private get portal(): ResolvedPortal {

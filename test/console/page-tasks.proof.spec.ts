@@ -35,6 +35,7 @@ const EVENTS = defineEvents({
   'bill.created': { description: 'A bill was made.', examples: [{ total: 120 }] },
   'bill.paid': { description: 'A bill is paid.', examples: [{ total: 5 }] },
   'bill.sent': { deprecated: true },
+  'bill.sent.late': {},
 });
 
 class Bills {
@@ -60,7 +61,7 @@ describeInBrowser('tasks in the console', () => {
   let endpoints: WebhookEndpoints;
   let partnerUrl: string;
 
-  openEachTest((tab) => {
+  const errors = openEachTest((tab) => {
     ({ page } = tab);
     partner.status = 204;
   });
@@ -129,6 +130,25 @@ describeInBrowser('tasks in the console', () => {
       const answer = await route.fetch();
       await route.fulfill({ json: { ...((await answer.json()) as object), language } });
     });
+  };
+
+  /** Holds a change back. @returns passes it on */
+  const hold = async (path: string): Promise<() => void> => {
+    let passOn: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => (passOn = resolve));
+    await page.route(path, async (route) => {
+      if (route.request().method() !== 'GET') await held;
+      await route.continue();
+    });
+    return passOn;
+  };
+
+  /** Publishes an event, and waits until its delivery has ended. @returns the id of the delivery */
+  const deliver = async (tenant: string, data: unknown = {}): Promise<string> => {
+    const { deliveries } = await app.get(WebhookPublisher).publish('bill.paid', data, { tenant });
+    const { id } = deliveries[0]!;
+    await until(async () => (await app.get(WebhookDeliveries).get(id))?.status !== 'pending');
+    return id;
   };
 
   /** Publishes events with a key to a new endpoint that misses the first and blocks its key. */
@@ -336,6 +356,188 @@ describeInBrowser('tasks in the console', () => {
     await row.waitFor({ state: 'detached' });
 
     expect((await endpoints.get('gateway')).settings).not.toHaveProperty('concurrency');
+  });
+
+  it.each([
+    ['Pause', 'pause', 'Paused', 'Endpoint paused.'],
+    ['Disable', 'disable', 'Disabled', 'Endpoint disabled.'],
+  ] as const)('does what its dialog asks, although another user was faster: %s', async (...row) => {
+    const [name, step, state, message] = row;
+    await endpoints.create({ id: `race-${step}`, tenant: 'race', url: partnerUrl });
+    await open(`#/endpoints/race-${step}`);
+    await page.getByRole('button', { name, exact: true }).click();
+    const other = await page.context().newPage();
+    await other.goto(page.url());
+    await other.getByRole('button', { name, exact: true }).click();
+    await other.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+    await page.locator('.state').getByText(state).waitFor();
+    await page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
+
+    await expect(page.locator('.toast span').textContent()).resolves.toBe(message);
+  });
+
+  it('saves only what the user changes', async () => {
+    const rateLimit = { perSecond: 100, burst: 5 };
+    const events = ['bill.*', 'bill.created'];
+    const retry = { attempts: 2 };
+    await endpoints.create({ id: 'shared', tenant: 'shared', url: partnerUrl, events, rateLimit });
+    await open('#/endpoints/shared');
+    await page.getByRole('button', { name: 'Edit' }).click();
+    const form = page.getByRole('dialog', { name: 'Edit endpoint' });
+    const filter = { data: { total: { $gte: 100 } } };
+    const byOther = { url: `${partnerUrl}/v2`, events: ['bill.sent'], filter, retry };
+    await endpoints.update('shared', { ...byOther, rateLimit: { perSecond: 1 } });
+    await form.getByLabel('Name', { exact: true }).fill('Shared endpoint');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.waitFor({ state: 'detached' });
+
+    expect(await endpoints.get('shared')).toMatchObject({
+      description: 'Shared endpoint',
+      url: `${partnerUrl}/v2`,
+      events: ['bill.sent'],
+      settings: { filter, retry, rateLimit: { perSecond: 1 } },
+    });
+  });
+
+  it('subscribes to a typed pattern, and to no event that it begins with', async () => {
+    await open('#/endpoints');
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
+    const form = page.getByRole('dialog', { name: 'Add endpoint' });
+    await form.getByLabel('Id', { exact: true }).fill('typed');
+    await form.getByLabel('URL').fill(partnerUrl);
+    await form.getByLabel('Every event').uncheck();
+    await form.getByLabel('bill.paid').check();
+    await form.getByLabel('Other names').pressSequentially('bill.sent.* bill.paid');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+
+    expect((await endpoints.get('typed')).events).toEqual(['bill.paid', 'bill.sent.*']);
+  });
+
+  it('refuses a burst without a rate', async () => {
+    await endpoints.create({ id: 'burst', tenant: 'burst', url: partnerUrl });
+    await open('#/endpoints/burst');
+    await page.getByRole('button', { name: 'Edit' }).click();
+    const form = page.getByRole('dialog', { name: 'Edit endpoint' });
+    await form.getByText('Limits and credentials').click();
+    await form.getByLabel('At once after a rest').fill('5');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByRole('alert').getByText('rateLimit.perSecond: is missing').waitFor();
+
+    expect(errors.splice(0)).toEqual([expect.stringContaining('400')]);
+  });
+
+  it('sends again what it has counted, and nothing that was missed later', async () => {
+    await endpoints.create({ id: 'counted', tenant: 'counted', url: partnerUrl });
+    partner.status = 500;
+    const first = await deliver('counted');
+    await open('#/deliveries?endpoint=counted&status=dead');
+    await page.getByRole('button', { name: 'Send all missed of this list again' }).click();
+    const send = page.getByRole('dialog').getByRole('button', { name: 'Send 1 delivery again' });
+    await send.waitFor();
+    const later = await deliver('counted');
+    await page.locator('tbody tr').nth(1).waitFor();
+    partner.status = 204;
+    await send.click();
+    await page.getByRole('status').getByText('1 delivery sent again.').waitFor();
+    await until(async () => (await app.get(WebhookDeliveries).get(first))?.status === 'delivered');
+
+    expect(await app.get(WebhookDeliveries).get(later)).toMatchObject({ status: 'dead' });
+  });
+
+  it('shows a new secret to a user who has left the page meanwhile', async () => {
+    await endpoints.create({ id: 'rotated', tenant: 'rotated', url: partnerUrl });
+    await open('#/endpoints/rotated');
+    const passOn = await hold('**/rotate-key');
+    await confirm('Rotate key');
+    await open('#/activity');
+    passOn();
+    await page.getByRole('dialog', { name: 'Secret' }).waitFor();
+    await open('#/overview');
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+
+    expect(await page.getByRole('dialog').count()).toBe(0);
+  });
+
+  it('leaves a user where it has gone while an action runs', async () => {
+    await endpoints.create({ id: 'moved', tenant: 'moved', url: partnerUrl });
+    await open(`#/deliveries/${encodeURIComponent(await deliver('moved'))}`);
+    const passOn = await hold('**/deliveries/redeliver');
+    await confirm('Send again');
+    await open('#/activity');
+    passOn();
+    await page.getByRole('status').getByText('1 delivery sent again.').waitFor();
+    expect(new URL(page.url()).hash).toBe('#/activity');
+
+    await open('#/endpoints/moved');
+    const passDeletion = await hold('**/api/endpoints/moved');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('textbox', { name: 'moved' }).fill('moved');
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await open('#/activity');
+    passDeletion();
+    await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
+    expect(new URL(page.url()).hash).toBe('#/activity');
+  });
+
+  it('returns the focus to the button of a dialog that is cancelled', async () => {
+    await endpoints.create({ id: 'focus', tenant: 'focus', url: partnerUrl });
+    await open('#/endpoints/focus');
+    await page.getByRole('button', { name: 'Pause', exact: true }).click();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+
+    await page.locator('button:focus', { hasText: /^Pause$/ }).waitFor();
+  });
+
+  it('copies no body as curl of which it has only a part, and says so', async () => {
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await endpoints.create({ id: 'large', tenant: 'large', url: partnerUrl, method: 'POST' });
+    const id = await deliver('large', { items: 'x'.repeat(70_000) });
+    await open(`#/deliveries/${encodeURIComponent(id)}`);
+    await page.getByRole('button', { name: 'Copy as curl' }).click();
+    await page.getByRole('status').getByText('Copied without the body').waitFor();
+    const copied = await page.evaluate('navigator.clipboard.readText()');
+
+    expect(copied).toContain(partnerUrl);
+    expect(copied).not.toContain('--data-raw');
+  });
+
+  it('says why it cannot copy on a page without https', async () => {
+    await page.addInitScript('delete Navigator.prototype.clipboard');
+    await endpoints.create({ id: 'plain', tenant: 'plain', url: partnerUrl });
+    await open(`#/deliveries/${encodeURIComponent(await deliver('plain'))}`);
+    await page.getByRole('button', { name: 'Copy as curl' }).click();
+
+    await page.getByRole('status').getByText('Select the text instead.').waitFor();
+  });
+
+  it('leads back from an older page of dead letters that is empty now', async () => {
+    await page.route('**/api/dead-letters?after=*', (route) =>
+      route.fulfill({ json: { items: [] } }),
+    );
+    await open('#/dead-letters?after=place');
+    await page.getByRole('link', { name: 'Newest' }).waitFor();
+
+    expect(await page.getByText('There is no dead letter').count()).toBe(0);
+  });
+
+  it('ignores an unknown preset of the time', async () => {
+    await open('#/deliveries?last=constructor');
+    await page.getByRole('group', { name: 'Time' }).waitFor();
+  });
+
+  it('reads a date as one of the user, and in place of a preset', async () => {
+    const zone = { timezoneId: 'America/New_York' };
+    const context = await page.context().browser()!.newContext(zone);
+    const tab = await context.newPage();
+    await tab.goto(`${origin}/webhooks/console/#/deliveries?last=24h`);
+    const asked = tab.waitForRequest(/deliveries\?.*until=/);
+    await tab.getByLabel('Search', { exact: true }).fill('until:2026-01-20');
+    await tab.keyboard.press('Enter');
+    const { searchParams } = new URL((await asked).url());
+    await context.close();
+
+    expect([...searchParams]).toEqual([['until', '2026-01-20T05:00:00.000Z']]);
   });
 
   it('erases a tenant only once its name is typed', async () => {

@@ -321,7 +321,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     await other.goto(portal('globex'));
     await other.getByText('Webhooks of globex').waitFor();
 
-    for (const section of ['Deliveries', 'Endpoints', 'Overview']) {
+    for (const section of ['Deliveries', 'Endpoints', 'Activity', 'Overview']) {
       await page.getByRole('link', { name: section, exact: true }).click();
       await page.getByText('belongs to another tenant').first().waitFor();
     }
@@ -329,7 +329,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     // Ends what it still loads.
     await page.goto('about:blank');
     expect(errors.splice(0)).toEqual(
-      expect.arrayContaining(Array(3).fill(expect.stringContaining('403'))),
+      expect.arrayContaining(Array(4).fill(expect.stringContaining('403'))),
     );
   });
 

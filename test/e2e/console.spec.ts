@@ -22,6 +22,7 @@ import {
   WebhookDeliveries,
   WebhookEndpoints,
   WebhookPublisher,
+  WebhookStoreError,
 } from 'nestjs-webhook-token';
 import { WebhookConsoleModule, type ConsoleCapability } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
@@ -575,6 +576,8 @@ describe.each(adapters)('the console on %s', (_, create) => {
     await call(started.origin, 'GET', `${API}/deliveries/unknown/payload`);
     await call(started.origin, 'POST', `${API}/endpoints/unknown/disable`, {});
     const invalid = await call(started.origin, 'PATCH', `${API}/endpoints/unknown`, { retry: 1 });
+    const again = { ids: ['unknown'], dryRun: false };
+    await call(started.origin, 'POST', `${API}/deliveries/redeliver`, again);
 
     expect(invalid.status).toBe(400);
     expect((await json<Listed>('/activity')).items).toEqual([]);
@@ -667,6 +670,34 @@ describe.each(adapters)('the console on %s', (_, create) => {
     const said = JSON.stringify([logger, await app.get(WebhookEndpoints).list(), items]);
     expect(said).toContain('endpoint.create by');
     expect(said).not.toContain(secret);
+  });
+
+  it('answers a change whose health cannot be read, and records it as done', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const { origin, app } = started;
+    const stats = jest
+      .spyOn(app.get(WebhookDeliveries), 'stats')
+      .mockRejectedValue(new WebhookStoreError('store_unavailable', 'gone'));
+    const body = { id: 'new', url: 'https://192.0.2.9/in' };
+    const created = await call(origin, 'POST', `${API}/endpoints`, body);
+    const changes = [
+      await call(origin, 'PATCH', `${API}/endpoints/new`, { description: 'new' }),
+      await call(origin, 'POST', `${API}/endpoints/new/disable`, {}),
+    ];
+    const read = await call(origin, 'GET', `${API}/endpoints/new`);
+    stats.mockRestore();
+
+    expect([created, ...changes, read].map(({ status }) => status)).toEqual([201, 200, 200, 503]);
+    expect(created.json).toMatchObject({ endpoint: { id: 'new' }, secret: expect.any(String) });
+    expect(changes[1]!.json).toMatchObject({ disabled: { reason: 'requested' } });
+    expect(changes[1]!.json).not.toHaveProperty('health');
+    expect(await json('/activity')).toMatchObject({
+      items: [
+        { action: 'endpoint.disable', outcome: 'done' },
+        { action: 'endpoint.update', outcome: 'done' },
+        { action: 'endpoint.create', target: 'new', outcome: 'done' },
+      ],
+    });
   });
 
   it('shows the settings, keys and wire formats of endpoints', async () => {
@@ -774,6 +805,35 @@ describe.each(adapters)('the console on %s', (_, create) => {
         { action: 'tenant.erase', actor: 'ada', tenant: 'leaving', count: 1, outcome: 'done' },
         { action: 'tenant.erase', outcome: 'failed', code: 'invalid_option' },
       ],
+    });
+  });
+
+  it('erases a tenant whose endpoint is deleted at the same time', async () => {
+    started = await startConsole(create(), { capabilities: ['view', 'erase'] });
+    const endpoints = started.app.get(WebhookEndpoints);
+    await endpoints.create({ tenant: 'leaving', url: 'https://192.0.2.9/in' });
+    await started.publish('order.created', {}, 'leaving');
+    const remove = endpoints.delete.bind(endpoints);
+    jest.spyOn(endpoints, 'delete').mockImplementationOnce(async (id, scope) => {
+      await remove(id);
+      return remove(id, scope);
+    });
+    const path = `${API}/tenants/leaving/erase`;
+    const erased = await call(started.origin, 'POST', path, { dryRun: false });
+
+    expect(erased.json).toMatchObject({ deliveries: 1, isComplete: true });
+    expect(await json('/activity')).toMatchObject({
+      items: [{ action: 'tenant.erase', count: 1, outcome: 'done' }],
+    });
+  });
+
+  it('records an action on a tenant that fails because a part is missing', async () => {
+    started = await startConsole(create(), { capabilities: ['view', 'share'] });
+    const link = await call(started.origin, 'POST', `${API}/tenants/acme/link`, {});
+
+    expect(link.status).toBe(404);
+    expect(await json('/activity')).toMatchObject({
+      items: [{ action: 'tenant.link', tenant: 'acme', outcome: 'failed', code: 'unavailable' }],
     });
   });
 

@@ -256,6 +256,20 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(await codeOf(other)).toBeUndefined();
   });
 
+  it('keeps the sessions of a tenant ended, however many another one ends', async () => {
+    started = await startConsole(create(), OPTIONS);
+    const { app, origin } = started;
+    const { cookie } = await open(started, { tenant: 'acme' });
+    await call(origin, 'DELETE', `${API}/session`, undefined, { cookie });
+    const portal = app.get(WebhookPortal);
+    const token = new URLSearchParams(portal.link({ tenant: 'globex' }).hash.slice(1)).get('token');
+    const { grant } = portal.open(token!)!;
+    for (let n = 0; n < 10_000; n++) portal.end({ ...grant, id: `session-${n}` });
+    const { json } = await call(origin, 'GET', `${API}/session`, undefined, { cookie });
+
+    expect(json).toMatchObject({ code: 'session_required' });
+  });
+
   it('refuses two session cookies', async () => {
     started = await startConsole(create(), OPTIONS);
     const [{ cookie }, { cookie: planted }] = [

@@ -18,6 +18,9 @@ export interface Question {
 /** Values of the fields of a form that are filled in. */
 export type Values = Readonly<Record<string, string>>;
 
+/** Does what was asked; returns a message about its success. */
+type Run = (values: Values) => Promise<string | undefined>;
+
 /**
  * A button with an action: busy while it runs, so that it runs once; then a message. With `ask`, it asks first; a function
  * finds out what to ask, or returns why nothing can be done.
@@ -33,10 +36,10 @@ export function Action({
   kind?: 'main' | 'quiet' | 'danger';
   disabled?: boolean;
   ask?: Question | (() => Promise<Question | string>);
-  /** Returns a message about its success. */
-  run: (values: Values) => Promise<string | undefined>;
+  run: Run;
 }): JSX.Element {
-  const [question, setQuestion] = useState<Question>();
+  // With its action: a live update may render another one while the dialog is open.
+  const [open, setOpen] = useState<{ question: Question; run: Run }>();
   const [isBusy, setIsBusy] = useState(false);
   const once = useRef(false);
   const busy = async (work: () => Promise<void>): Promise<void> => {
@@ -60,7 +63,7 @@ export function Action({
     }
     const asked = typeof ask === 'function' ? await ask() : ask;
     if (typeof asked === 'string') toast(asked, 'plain');
-    else setQuestion(asked);
+    else setOpen({ question: asked, run });
   };
   return (
     <>
@@ -73,9 +76,7 @@ export function Action({
       >
         {label}
       </button>
-      {question !== undefined && (
-        <Ask question={question} run={run} onClose={() => setQuestion(undefined)} />
-      )}
+      {open !== undefined && <Ask {...open} onClose={() => setOpen(undefined)} />}
     </>
   );
 }
@@ -86,7 +87,7 @@ function Ask({
   onClose,
 }: {
   question: Question;
-  run: (values: Values) => Promise<string | undefined>;
+  run: Run;
   onClose: () => void;
 }): JSX.Element {
   const [typed, setTyped] = useState('');
@@ -124,22 +125,24 @@ export function FormDialog({
   title: string;
   verb: string;
   disabled?: boolean;
-  run: (values: Values) => Promise<string | undefined>;
+  run: Run;
   onClose: () => void;
   children: ComponentChildren;
 }): JSX.Element {
   const [error, setError] = useState<string>();
   const [isBusy, setIsBusy] = useState(false);
-  const submit = async (values: Values): Promise<void> => {
+  const submit = async (form: HTMLFormElement): Promise<void> => {
     if (isBusy) return;
     setIsBusy(true);
     setError(undefined);
     try {
-      const text = await run(values);
+      const text = await run(valuesOf(form));
       onClose();
       if (text !== undefined) toast(text, 'good');
     } catch (failure) {
-      setError(messageOf(failure));
+      // The user may have left the page.
+      if (form.isConnected) setError(messageOf(failure));
+      else toast(messageOf(failure), 'bad');
     } finally {
       setIsBusy(false);
     }
@@ -149,7 +152,7 @@ export function FormDialog({
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void submit(valuesOf(event.currentTarget));
+          void submit(event.currentTarget);
         }}
       >
         {children}
@@ -185,7 +188,10 @@ export function Dialog({
 }): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
+    const { activeElement } = document;
     dialog.current?.showModal();
+    // Only a dialog that is closed before it is removed returns the focus.
+    return () => (activeElement as HTMLElement | null)?.focus();
   }, []);
   return (
     <dialog

@@ -19,8 +19,9 @@ const TONES: Record<ActivityRow['outcome'], Tone> = {
 /** What users did, and what happened to endpoints; in the portal, to those of its tenant. */
 export function Activity({ session, route: { query } }: ViewProps): JSX.Element {
   const isPortal = session.kind === 'portal';
+  const { tenant = query['tenant'] } = session;
   const loaded = useLoaded(JSON.stringify(query), ['activity'], (signal) =>
-    get<ActivityList>('activity', query, signal),
+    get<ActivityList>('activity', { ...query, tenant }, signal),
   );
   return (
     <>

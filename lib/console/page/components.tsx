@@ -92,11 +92,13 @@ export function Empty({ text, next }: { text: string; next?: ComponentChildren }
 /** In place of a list without entries: as {@link Empty}, or how to remove its filters. */
 export function NoEntries({
   page,
-  query: { after: _after, ...filter },
+  query: { after, ...filter },
   ...empty
 }: { page: string; query: Route['query'] } & Parameters<typeof Empty>[0]): JSX.Element {
-  if (Object.keys(filter).length === 0) return <Empty {...empty} />;
-  return <Empty text={STRINGS.empty} next={<a href={linkTo(page)}>{STRINGS.search.clear}</a>} />;
+  const isFiltered = Object.keys(filter).length > 0;
+  if (!isFiltered && after === undefined) return <Empty {...empty} />;
+  const clear = isFiltered && <a href={linkTo(page)}>{STRINGS.search.clear}</a>;
+  return <Empty text={STRINGS.empty} next={clear} />;
 }
 
 /** A part of a page with a border. */
@@ -165,13 +167,17 @@ export function Copy({
   text,
   label = STRINGS.copy,
 }: {
-  text: string | (() => Promise<string>);
+  /** A function finds out what to copy, and what to say about it. */
+  text: string | (() => Promise<{ text: string; message: string }>);
   label?: string;
 }): JSX.Element {
   const copy = async (): Promise<void> => {
     try {
-      await navigator.clipboard.writeText(typeof text === 'string' ? text : await text());
-      toast(STRINGS.copied, 'good');
+      // Only pages of a secure origin have it.
+      if (!('clipboard' in navigator)) throw new Error(STRINGS.noClipboard);
+      const copied = typeof text === 'string' ? { text, message: STRINGS.copied } : await text();
+      await navigator.clipboard.writeText(copied.text);
+      toast(copied.message, 'good');
     } catch (error) {
       toast(messageOf(error), 'bad');
     }

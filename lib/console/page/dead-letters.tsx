@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import type { ConsoleSession, DeadLetterList, RetryAnswer } from '../console-api.js';
 import { Action } from './action.js';
 import { act, get } from './api.js';
-import { Content, Empty, Pager, Time, Title } from './components.js';
+import { Content, NoEntries, Pager, Time, Title } from './components.js';
 import { useLoaded } from './live.js';
 import { linkBack, linkTo, type Route, type ViewProps } from './route.js';
 import { Runs } from './runs.js';
@@ -40,11 +40,10 @@ function DeadLetterTable({
       <p class="intro">{TEXT.intro}</p>
       <Content loaded={loaded}>
         {({ items, next }) => {
-          if (items.length === 0) return <Empty text={TEXT.empty} />;
           const chosen = selection.among(items);
           return (
             <>
-              {mayRetry && (
+              {mayRetry && items.length > 0 && (
                 <div class="bar">
                   <Action
                     label={TEXT.retry}
@@ -59,25 +58,29 @@ function DeadLetterTable({
                   <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
                 </div>
               )}
-              <Table
-                caption={TEXT.title}
-                rows={items}
-                keyOf={({ id }) => id}
-                selection={mayRetry ? selection : undefined}
-                columns={[
-                  {
-                    name: TEXT.event,
-                    cell: ({ id, event, eventId }) => (
-                      <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
-                    ),
-                  },
-                  { name: TEXT.receiver, cell: ({ receiver }) => receiver },
-                  { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
-                  { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
-                  { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
-                  { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
-                ]}
-              />
+              {items.length === 0 ? (
+                <NoEntries page="dead-letters" query={query} text={TEXT.empty} />
+              ) : (
+                <Table
+                  caption={TEXT.title}
+                  rows={items}
+                  keyOf={({ id }) => id}
+                  selection={mayRetry ? selection : undefined}
+                  columns={[
+                    {
+                      name: TEXT.event,
+                      cell: ({ id, event, eventId }) => (
+                        <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
+                      ),
+                    },
+                    { name: TEXT.receiver, cell: ({ receiver }) => receiver },
+                    { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
+                    { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
+                    { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
+                    { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
+                  ]}
+                />
+              )}
               <Pager page="dead-letters" query={query} next={next} />
             </>
           );

@@ -72,6 +72,7 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
               {mayRedeliver && rows.length > 0 && (
                 <SendAgain
                   chosen={selection.among(rows)}
+                  newest={rows[0]!.createdAt}
                   filter={Object.keys(asked).length > 0 ? request : undefined}
                   onDone={() => {
                     selection.clear();
@@ -131,10 +132,13 @@ function filtersOf(items: readonly DeliveryRow[], isPortal: boolean): Filter[] {
 
 function SendAgain({
   chosen,
+  newest,
   filter,
   onDone,
 }: {
   chosen: readonly string[];
+  /** When the newest delivery of the list was recorded. */
+  newest: string;
   /** Absent without a filter, which would match every delivery. */
   filter: Readonly<Record<string, string>> | undefined;
   onDone: () => void;
@@ -159,7 +163,7 @@ function SendAgain({
       return { title: TEXT.redeliver, text, verb: TEXT.redeliverCount(count) };
     };
   const ofChosen = { ids: chosen, dryRun: true };
-  const ofAll = { filter: filter ?? {}, dryRun: true };
+  const ofAll = { filter: { ...filter, until: boundOf(filter?.['until'], newest) }, dryRun: true };
   return (
     <>
       <Action
@@ -201,6 +205,12 @@ function Erase({ tenant, onDone }: { tenant: string; onDone: () => void }): JSX.
       }}
     />
   );
+}
+
+/** Ends a filter now, so that it selects what was counted. Deliveries that are listed are in it, also if this clock is slow. */
+function boundOf(until: string | undefined, newest: string): string {
+  const now = new Date(Math.max(Date.now(), Date.parse(newest) + 1)).toISOString();
+  return until === undefined || Date.parse(until) > Date.parse(now) ? now : until;
 }
 
 /** What a filter selects, in words. */

@@ -26,8 +26,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
   const mayResend = session.capabilities.includes('redeliver');
   const mayView = session.capabilities.includes('view-payload');
   const sendAgain = async (): Promise<string> => {
+    const { hash } = location;
     const { text, as } = await resend(id).finally(loaded.reload);
-    if (as !== undefined) location.hash = linkTo('deliveries', as);
+    if (as !== undefined && location.hash === hash) location.hash = linkTo('deliveries', as);
     return text;
   };
   return (
@@ -165,27 +166,27 @@ function Claims({ token }: { token: NonNullable<DeliveryAttempt['token']> }): JS
   );
 }
 
-/** The request as a command, with a variable for its token, which is not stored. */
+/** The request as a command, with a variable for its token, which is not stored. A body that is shown in part is left out. */
 async function curlOf(
   { url, origin, attempts, payloadDropped }: DeliveryDetails,
   path: string,
   mayView: boolean,
-): Promise<string> {
+): Promise<{ text: string; message: string }> {
   const isShown = mayView && payloadDropped !== true;
   const payload = isShown ? await get<ConsolePayload>(`${path}/payload`) : undefined;
+  const whole = payload?.truncated || payload?.redacted ? undefined : payload;
   const method = attempts.at(-1)?.method ?? 'POST';
   const parts = [
     method === 'HEAD' ? 'curl --head' : 'curl',
     quoted(url ?? origin ?? 'https://endpoint.example'),
     '-H "Authorization: Bearer $WEBHOOK_TOKEN"',
-    ...(method === 'POST' && payload?.text !== undefined
-      ? [
-          `-H ${quoted(`Content-Type: ${payload.contentType}`)}`,
-          `--data-raw ${quoted(payload.text)}`,
-        ]
+    ...(method === 'POST' && whole?.text !== undefined
+      ? [`-H ${quoted(`Content-Type: ${whole.contentType}`)}`, `--data-raw ${quoted(whole.text)}`]
       : []),
   ];
-  return parts.join(' \\\n  ');
+  const isCut = method === 'POST' && whole?.text === undefined;
+  const message = isCut ? TEXT.copiedWithoutBody : STRINGS.copied;
+  return { text: parts.join(' \\\n  '), message };
 }
 
 /** For a shell of POSIX. */

@@ -39,8 +39,9 @@ export function EndpointForm({
   const types = useEventTypes(session);
   const [events, setEvents] = useState<readonly string[]>(endpoint?.events ?? [EVERY_EVENT]);
   const [filter, setFilter] = useState(() => shownFilter(endpoint));
-  // Neither of an existing endpoint, nor in the portal.
-  const hasIdentity = endpoint === undefined && session.kind === 'console';
+  // Operators set the attempts, and the identity of a new endpoint.
+  const isConsole = session.kind === 'console';
+  const hasIdentity = endpoint === undefined && isConsole;
   const { retry: ownRetry, rateLimit, concurrency, onDead } = endpoint?.settings ?? {};
   const mayManageSecrets = session.capabilities.includes('manage-secrets');
   const check = checkFilter(filter, types ?? [], events);
@@ -53,8 +54,10 @@ export function EndpointForm({
       run={async (values) => {
         if (events.length === 0) throw new Error(TEXT.noEvents);
         const { id, tenant, url = '', description } = values;
-        const retry = { ...ownRetry, attempts: numberOf(values['attempts']) };
-        const perSecond = numberOf(values['perSecond']);
+        const retry = { ...ownRetry, ...(isConsole && { attempts: numberOf(values['attempts']) }) };
+        // In the order of the stored one, with which it is compared.
+        const [perSecond, burst] = [numberOf(values['perSecond']), numberOf(values['burst'])];
+        const limit = { ...rateLimit, perSecond, burst };
         await onSave({
           id,
           tenant,
@@ -63,10 +66,10 @@ export function EndpointForm({
           events,
           filter: check.filter,
           onDead: values['onDead'] as NewEndpointRequest['onDead'],
-          retry: Object.values(retry).every((one) => one === undefined) ? undefined : retry,
+          retry: filled(retry),
           concurrency: numberOf(values['concurrency']),
-          rateLimit:
-            perSecond === undefined ? undefined : { perSecond, burst: numberOf(values['burst']) },
+          // The server refuses a burst alone.
+          rateLimit: filled(limit) as NewEndpointRequest['rateLimit'],
           credentials: mayManageSecrets ? credentialsOf(values) : undefined,
         });
         return TEXT.saved;
@@ -99,7 +102,7 @@ export function EndpointForm({
       </Field>
       <FilterResult check={check} />
       <Choice label={TEXT.settings.onDead} name="onDead" options={TEXT.onDead} selected={onDead} />
-      {session.kind === 'console' && (
+      {isConsole && (
         <Field label={TEXT.attempts} hint={TEXT.attemptsHint}>
           <NumberInput name="attempts" min={1} max={100} value={ownRetry?.attempts} />
         </Field>
@@ -127,6 +130,11 @@ export function EndpointForm({
       </details>
     </FormDialog>
   );
+}
+
+/** `undefined` if no member has a value. */
+function filled<T extends object>(members: T): T | undefined {
+  return Object.values(members).some((one) => one !== undefined) ? members : undefined;
 }
 
 function numberOf(value: string | undefined): number | undefined {
@@ -256,12 +264,17 @@ function Events({
 }): JSX.Element {
   const names = types.map(({ event }) => event);
   const isEvery = chosen.includes(EVERY_EVENT);
+  const [defined, setDefined] = useState<readonly string[]>(() =>
+    chosen.filter((one) => names.includes(one)),
+  );
   const [others, setOthers] = useState(() =>
     chosen.filter((one) => one !== EVERY_EVENT && !names.includes(one)).join(', '),
   );
-  const change = (defined: readonly string[], text: string): void =>
-    onChange([...defined, ...text.split(/[\s,]+/).filter(Boolean)]);
-  const defined = chosen.filter((one) => names.includes(one));
+  const change = (ticked: readonly string[], text: string): void => {
+    setDefined(ticked);
+    setOthers(text);
+    onChange([...new Set([...ticked, ...text.split(/[\s,]+/).filter(Boolean)])]);
+  };
   return (
     <fieldset>
       <legend>{TEXT.events}</legend>
@@ -297,10 +310,7 @@ function Events({
           <Field label={names.length === 0 ? TEXT.names : TEXT.otherNames} hint={TEXT.eventsHint}>
             <input
               value={others}
-              onInput={({ currentTarget }) => {
-                setOthers(currentTarget.value);
-                change(defined, currentTarget.value);
-              }}
+              onInput={({ currentTarget }) => change(defined, currentTarget.value)}
             />
           </Field>
         </>
@@ -323,10 +333,24 @@ function FilterResult({ check: { problem, examples } }: { check: FilterCheck }):
   );
 }
 
-/** A new secret, which cannot be read again. */
-export function Secret({ secret, onClose }: { secret: string; onClose: () => void }): JSX.Element {
+let addSecret: (secret: string) => void = () => undefined;
+
+/** Shows a new secret, which cannot be read again: also if the user has left the page that it was made on. */
+export function showSecret(secret: string): void {
+  addSecret(secret);
+}
+
+/** Where {@link showSecret} shows secrets, one at a time. */
+export function Secrets(): JSX.Element | null {
+  const [secrets, setSecrets] = useState<readonly string[]>([]);
+  useEffect(() => {
+    addSecret = (added) => setSecrets((all) => [...all, added]);
+  }, []);
+  const [secret] = secrets;
+  if (secret === undefined) return null;
+  const onClose = (): void => setSecrets((all) => all.filter((one) => one !== secret));
   return (
-    <Dialog title={TEXT.secretTitle} staysOpen onClose={onClose}>
+    <Dialog title={TEXT.secretTitle} staysOpen onClose={onClose} key={secret}>
       <p>{TEXT.secretAsk}</p>
       <pre tabIndex={0}>{secret}</pre>
       <div class="buttons">

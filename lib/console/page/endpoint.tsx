@@ -4,6 +4,7 @@ import type {
   ConsoleSession,
   ConsoleStats,
   EndpointFormatRow,
+  EndpointPatch,
   EndpointRow,
   LinkAnswer,
   RecoveryAnswer,
@@ -16,7 +17,7 @@ import { act, get } from './api.js';
 import { Chart, statsQuery } from './charts.js';
 import { Content, Copy, Empty, Panel, Pill, Title } from './components.js';
 import { EndpointFacts } from './endpoint-facts.js';
-import { EndpointForm, Secret } from './endpoint-form.js';
+import { EndpointForm, showSecret, type EndpointValues } from './endpoint-form.js';
 import { duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded, type Loaded } from './live.js';
@@ -119,9 +120,9 @@ function EndpointActions({
 }): JSX.Element {
   const { capabilities } = session;
   const { id, tenant, disabled, pausedAt, source, health } = endpoint;
-  const [isEditing, setIsEditing] = useState(false);
+  /** As it was when the form was opened. */
+  const [edited, setEdited] = useState<EndpointRow>();
   const [link, setLink] = useState<string>();
-  const [secret, setSecret] = useState<string>();
   const mayManage = capabilities.includes('manage-endpoints');
   const isManaged = source === 'store';
   const take = (step: 'enable' | 'disable' | 'pause' | 'resume') => async (): Promise<string> => {
@@ -148,7 +149,7 @@ function EndpointActions({
             <Action label={TEXT.enable} run={take('enable')} />
           )}
           {isManaged && (
-            <button type="button" class="quiet" onClick={() => setIsEditing(true)}>
+            <button type="button" class="quiet" onClick={() => setEdited(endpoint)}>
               {TEXT.edit}
             </button>
           )}
@@ -165,7 +166,7 @@ function EndpointActions({
           }}
           run={async (body) => {
             const rotated = await act<RotatedKeyAnswer>('POST', `${path}/rotate-key`, body);
-            setSecret(rotated.secret);
+            showSecret(rotated.secret);
             onChange();
             return undefined;
           }}
@@ -199,29 +200,25 @@ function EndpointActions({
           label={TEXT.remove}
           ask={{ title: TEXT.removeTitle, text: TEXT.removeAsk(id), verb: TEXT.remove, word: id }}
           run={async () => {
+            const { hash } = location;
             await act('DELETE', path);
-            location.hash = linkTo('endpoints');
+            if (location.hash === hash) location.hash = linkTo('endpoints');
             return TEXT.removed;
           }}
         />
       )}
-      {isEditing && (
+      {edited !== undefined && (
         <EndpointForm
           title={TEXT.editTitle}
-          endpoint={endpoint}
+          endpoint={edited}
           session={session}
-          onClose={() => setIsEditing(false)}
-          onSave={async ({ id: _id, tenant: _tenant, ...values }) => {
-            const { description = null, filter = null, onDead = null } = values;
-            const { concurrency = null, rateLimit = null, retry = null } = values;
-            const patch = { ...values, description, filter, onDead, concurrency, rateLimit };
-            // Operators set it.
-            await act('PATCH', path, session.kind === 'console' ? { ...patch, retry } : patch);
+          onClose={() => setEdited(undefined)}
+          onSave={async (values) => {
+            await act('PATCH', path, patchOf(edited, values));
             onChange();
           }}
         />
       )}
-      {secret !== undefined && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
       {link !== undefined && (
         <Dialog title={TEXT.share} onClose={() => setLink(undefined)}>
           <p>{TEXT.shareNote}</p>
@@ -236,6 +233,22 @@ function EndpointActions({
       )}
     </div>
   );
+}
+
+/** The members that the user has changed: another user may have changed the others in the meantime. */
+function patchOf(
+  { url, events, description, settings }: EndpointRow,
+  { id: _id, tenant: _tenant, credentials, ...values }: EndpointValues,
+): EndpointPatch {
+  const before: Partial<EndpointValues> = { ...settings, url, events, description };
+  const names = Object.keys(values) as (keyof typeof values)[];
+  const changed = names.filter(
+    (name) => JSON.stringify(values[name]) !== JSON.stringify(before[name]),
+  );
+  return {
+    ...Object.fromEntries(changed.map((name) => [name, values[name] ?? null])),
+    credentials,
+  };
 }
 
 /** How long a link to the portal can be opened, and what it allows besides viewing. */

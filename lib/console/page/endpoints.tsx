@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { CreatedEndpointAnswer, EndpointList } from '../console-api.js';
 import { act, get } from './api.js';
-import { Content, Empty, Pager, Time, Title } from './components.js';
-import { EndpointForm, Secret, type EndpointValues } from './endpoint-form.js';
+import { Content, NoEntries, Pager, Time, Title } from './components.js';
+import { EndpointForm, showSecret, type EndpointValues } from './endpoint-form.js';
 import { number, percent } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded } from './live.js';
@@ -16,7 +16,6 @@ const TEXT = STRINGS.endpoints;
 export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element {
   const { capabilities, kind, tenant = query['tenant'] } = session;
   const [isAdding, setIsAdding] = useState(false);
-  const [secret, setSecret] = useState<string>();
   const loaded = useLoaded(JSON.stringify(query), ['endpoints', 'deliveries'], (signal) =>
     get<EndpointList>('endpoints', { ...query, tenant }, signal),
   );
@@ -25,7 +24,7 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
   const add = async (values: EndpointValues): Promise<void> => {
     const body = { ...values, tenant: session.tenant ?? values.tenant };
     const created = await act<CreatedEndpointAnswer>('POST', 'endpoints', body);
-    setSecret(created.secret);
+    showSecret(created.secret);
     loaded.reload();
   };
   return (
@@ -41,7 +40,12 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
         {({ items, next }) => (
           <>
             {items.length === 0 ? (
-              <Empty text={TEXT.empty} next={mayAdd ? TEXT.emptyAdd : TEXT.emptyConfigure} />
+              <NoEntries
+                page="endpoints"
+                query={query}
+                text={TEXT.empty}
+                next={mayAdd ? TEXT.emptyAdd : TEXT.emptyConfigure}
+              />
             ) : (
               <Table
                 caption={TEXT.title}
@@ -110,7 +114,6 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
           onSave={add}
         />
       )}
-      {secret !== undefined && <Secret secret={secret} onClose={() => setSecret(undefined)} />}
     </>
   );
 }

@@ -8,6 +8,7 @@ import { DeadLetters } from './dead-letters.js';
 import { Deliveries } from './deliveries.js';
 import { Delivery } from './delivery.js';
 import { Endpoint } from './endpoint.js';
+import { Secrets } from './endpoint-form.js';
 import { Endpoints } from './endpoints.js';
 import { EventTypes } from './event-types.js';
 import { number } from './format.js';
@@ -139,6 +140,7 @@ function Console({ session }: { session: ConsoleSession }): JSX.Element {
           key={`${route.page}/${route.id ?? ''}`}
         />
       </main>
+      <Secrets />
       <Toasts />
     </>
   );

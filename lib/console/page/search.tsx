@@ -137,7 +137,7 @@ function readSearch(text: string, filters: readonly Filter[]): Record<string, st
       found[named.name] = choices.find(([, label]) => label === value)?.[0] ?? value!;
       continue;
     }
-    const time = name === 'since' || name === 'until' ? new Date(value!) : undefined;
+    const time = name === 'since' || name === 'until' ? new Date(localTime(value!)) : undefined;
     if (time !== undefined && !Number.isNaN(time.getTime())) {
       // With its time zone, so that the URL means the same to others.
       found[name!] = time.toISOString();
@@ -149,14 +149,20 @@ function readSearch(text: string, filters: readonly Filter[]): Record<string, st
   return found;
 }
 
+/** A date without a time is one of the user's time zone, not of UTC. */
+function localTime(value: string): string {
+  return /^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00` : value;
+}
+
 /** The filters of a URL as the API takes them: a preset of the time becomes its start. */
 export function requestOf({
   last,
   after: _after,
   ...filter
 }: Route['query']): Record<string, string> {
-  const length = RANGES[last as keyof typeof RANGES] as number | undefined;
-  if (length === undefined || filter['since'] !== undefined) return filter;
+  const { since, until } = filter;
+  if (last === undefined || !Object.hasOwn(RANGES, last) || since || until) return filter;
+  const length = RANGES[last as keyof typeof RANGES];
   // To the minute, so that views of about the same time ask for the same.
   const start = Math.floor((Date.now() - length) / 60_000) * 60_000;
   return { ...filter, since: new Date(start).toISOString() };

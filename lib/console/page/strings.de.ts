@@ -36,6 +36,8 @@ export const GERMAN: Messages = {
   close: 'Schließen',
   copy: 'Kopieren',
   copied: 'Kopiert.',
+  noClipboard:
+    'Der Browser erlaubt das Kopieren nur bei https:. Markieren Sie stattdessen den Text.',
   all: 'Alle',
   newest: 'Neueste',
   older: 'Ältere',
@@ -182,6 +184,7 @@ export const GERMAN: Messages = {
     waited: (time) => `${time} nach dem vorigen`,
     claims: 'Claims des Tokens',
     copyCurl: 'Als curl kopieren',
+    copiedWithoutBody: 'Ohne den Inhalt kopiert, der nicht vollständig angezeigt werden kann.',
     retryNow: 'Jetzt wiederholen',
     erase: (tenant) => `Alle Daten von ${tenant} löschen …`,
     eraseVerb: 'Endgültig löschen',
