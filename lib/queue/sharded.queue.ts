@@ -281,12 +281,10 @@ async function holdsKey(
   delivery: WebhookDelivery,
   status: 'pending' | 'dead',
 ): Promise<boolean> {
-  const { received, endpointId, tenant } = {
-    endpointId: undefined,
-    tenant: undefined,
-    ...delivery,
-  };
-  const lane = received === undefined ? { endpointId, tenant } : { receiver: received.receiver };
+  const lane =
+    delivery.received === undefined
+      ? { endpointId: delivery.endpointId, tenant: delivery.tenant }
+      : { receiver: delivery.received.receiver };
   let after: DeliveryPageRequest['after'];
   do {
     const page = await shard.list({ ...lane, status }, { after, limit: PAGE });

@@ -175,10 +175,13 @@ describe('ShardedQueue', () => {
     expect(await after.counts({})).toHaveLength(40);
   });
 
-  it('keeps the order of a key whose endpoint moves to another shard', async () => {
+  it.each<[string, (item: EnqueuedDelivery<OutgoingDelivery>) => EnqueuedDelivery]>([
+    ['endpoint', (item) => item],
+    ['receiver', asReceived],
+  ])('keeps the order of a key whose %s moves to another shard', async (_, laneOf) => {
     const { clock, before, after, endpoints, keyed } = movingBench();
-    await before.enqueue(keyed(1));
-    await after.enqueue(keyed(2));
+    await before.enqueue(keyed(1).map(laneOf));
+    await after.enqueue(keyed(2).map(laneOf));
     const order = new Map<string, string[]>();
     const failed = new Set<string>();
     await after.consume(async ({ id }, attempt) => {
@@ -279,6 +282,24 @@ function shardsOf(
 
 function move(record: 'from' | 'to') {
   return { from: ['a', 'b', 'c'], to: NAMES, record } as const;
+}
+
+/** An event that a receiver with the name of the endpoint has acknowledged. */
+function asReceived({ delivery, ...item }: EnqueuedDelivery<OutgoingDelivery>): EnqueuedDelivery {
+  const { endpointId: receiver = '', event, ...recorded } = delivery;
+  const claims = {
+    iss: 'https://shop.example',
+    jti: delivery.id,
+    iat: 1,
+    exp: 2,
+    webhook: { event },
+  };
+  const received = { receiver, claims, method: 'POST', profile: 'webhook-token' } as const;
+  const contentType = 'application/json';
+  return {
+    ...item,
+    delivery: { ...recorded, event, received: { ...received, contentType, bodyVerified: true } },
+  };
 }
 
 function due(
