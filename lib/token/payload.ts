@@ -119,7 +119,7 @@ export function checkPayload(
 }
 
 const UTF8 = /^utf-?8$/i;
-const JSON_TYPE = /^application\/(?:json|[^\s;]+\+json)$/;
+const JSON_TYPE = /^(?:application\/json|[^\s;/]+\/[^\s;]+\+json)$/;
 
 /** Whether a content type is JSON: `application/json`, or a `+json` type of RFC 6839. */
 export function isJsonType(contentType: string | undefined): boolean {

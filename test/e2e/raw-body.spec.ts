@@ -132,6 +132,7 @@ const of = (type: string, text: string | Buffer, more: Partial<Wire> = {}): Wire
 const bodies: [string, Wire][] = [
   ['JSON', of(json, '{ "a" : 1 }', { data: { a: 1 } })],
   ['+json', of('application/x+json', '[1]', { data: [1] })],
+  ['+json of another tree', of('model/gltf+json', '[1]', { data: [1] })],
   [
     'JSON in gzip',
     {
