@@ -80,8 +80,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.upkeep = new UpkeepStatements(host.schema);
     this.lists = new ListStatements(host.schema);
     this.groups = new GroupCommit({
-      recordGroup: async (deliveries) => this.commit(deliveries, { waits: false }),
-      recordCall: async (deliveries) => this.commit(deliveries, { waits: true }),
+      record: async (deliveries, how) => this.recordAndWake(deliveries, how),
       isOutage,
       clock: options.clock,
     });
@@ -238,7 +237,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 
   /** Records deliveries in a commit of their own, and starts to attempt them. */
-  private async commit(
+  private async recordAndWake(
     deliveries: readonly EnqueuedDelivery[],
     { waits }: { readonly waits: boolean },
   ): Promise<readonly (DeliveryRecord | undefined)[]> {

@@ -15,10 +15,15 @@ const MAX_HOLD = 5_000;
 type Records = readonly (DeliveryRecord | undefined)[];
 
 interface GroupCommitParts {
-  /** Records the deliveries of one or more calls in one commit: all or none. May fail instead of waiting for a lock. */
-  readonly recordGroup: (deliveries: readonly EnqueuedDelivery[]) => Promise<Records>;
-  /** Records the deliveries of one call, after the group that contained them has failed. */
-  readonly recordCall: (deliveries: readonly EnqueuedDelivery[]) => Promise<Records>;
+  /**
+   * Records the deliveries of one or more calls in one commit: all or none.
+   *
+   * @param how - without `waits`, it may fail instead of waiting for a lock
+   */
+  readonly record: (
+    deliveries: readonly EnqueuedDelivery[],
+    how: { readonly waits: boolean },
+  ) => Promise<Records>;
   /** Whether an error concerns every call alike, such as a lost connection. */
   readonly isOutage: (error: unknown) => boolean;
   readonly clock: WebhookClock;
@@ -88,7 +93,7 @@ export class GroupCommit {
   }
 
   private async commit(calls: readonly PendingCall[]): Promise<void> {
-    const { recordGroup, recordCall, isOutage, clock } = this.parts;
+    const { record, isOutage, clock } = this.parts;
     let isHeld = true;
     this.groups++;
     const release = (): void => {
@@ -100,7 +105,8 @@ export class GroupCommit {
     };
     const cancel = clock.wakeAt(clock.now() + MAX_HOLD, release);
     try {
-      const records = await recordGroup(calls.flatMap(({ deliveries }) => deliveries));
+      const all = calls.flatMap(({ deliveries }) => deliveries);
+      const records = await record(all, { waits: false });
       let end = 0;
       for (const { deliveries, resolve } of calls) {
         const start = end;
@@ -110,7 +116,7 @@ export class GroupCommit {
     } catch (error) {
       for (const { deliveries, resolve, reject } of calls) {
         if (isOutage(error)) reject(error);
-        else recordCall(deliveries).then(resolve, reject);
+        else record(deliveries, { waits: true }).then(resolve, reject);
       }
     }
     release();

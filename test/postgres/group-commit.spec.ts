@@ -35,13 +35,13 @@ describe('group commit', () => {
     groups = [];
     repeated = [];
     commit = new GroupCommit({
-      recordGroup: async (deliveries) =>
-        new Promise<DeliveryRecord[]>((resolve, fail) => {
-          const ids = idsOf(deliveries);
-          groups.push({ ids, fail, succeed: () => resolve(ids.map(recordOf)) });
-        }),
-      recordCall: async (deliveries) => {
+      record: async (deliveries, { waits }) => {
         const ids = idsOf(deliveries);
+        if (!waits) {
+          return new Promise<DeliveryRecord[]>((resolve, fail) => {
+            groups.push({ ids, fail, succeed: () => resolve(ids.map(recordOf)) });
+          });
+        }
         repeated.push(ids);
         if (ids.includes('bad')) throw new Error('cannot be stored');
         return ids.map(recordOf);
