@@ -1,6 +1,6 @@
-import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { X509Certificate } from 'node:crypto';
 import { DAY, type Duration } from '../clock/duration.js';
+import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import { duration, object, optional, type Read, rule } from '../options/rules.js';

@@ -37,7 +37,7 @@ export class OutcomeWriter {
     });
   }
 
-  /** Tries each pending outcome a last time, and waits for that. From now on, a failed write is not retried. */
+  /** Waits for one more write of the pending outcomes. From now on, a failed write is not retried. */
   async close(): Promise<void> {
     this.closed = true;
     this.endPause();

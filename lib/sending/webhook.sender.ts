@@ -166,7 +166,7 @@ export class WebhookSender {
     }
   }
 
-  /** Makes one request; once more if the endpoint refuses its access token, which may have been revoked. */
+  /** Makes a request, and a second one if the endpoint refuses its access token, which may have been revoked. */
   private async request(
     exchange: Exchange,
     compose: ComposeRequest,
@@ -181,7 +181,7 @@ export class WebhookSender {
       const answer = await exchange.send(composed, own.certificate);
       const isStale = answer.statusCode === UNAUTHORIZED && exchange.refusedToken === undefined;
       if (!isStale || own.accessToken === undefined) return answer;
-      // Once in an attempt: the answer may be about something else than the access token.
+      // Only once in an attempt: the endpoint may have another reason to refuse it.
       exchange.refusedToken = own.accessToken;
     }
   }

@@ -1,8 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { newestFirst } from '../../queue/delivery-list.js';
 import type { InboxEntry, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
 import { readArgument } from '../../options/read-options.js';
 import * as option from '../../options/rules.js';
+import { newestFirst } from '../../queue/delivery-list.js';
 import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
 import type { DeliveryAttempt, FailureReason } from '../../queue/webhook-delivery.js';
 import { cursor, CURSOR_RULE, cursorOf } from '../../queue/page-cursor.js';
@@ -189,7 +189,7 @@ export class WebhookInbox {
   }
 
   /**
-   * Deletes entries for good, such as those of an event about a person who asks for it. The event itself, in the queue of a receiver with
+   * Deletes entries permanently, for example at the request of the person whom an event is about. The event itself, in the queue of a receiver with
    * `acknowledge: 'queued'`, is not affected: call `erase` of that queue.
    *
    * @param filter - at least one member
