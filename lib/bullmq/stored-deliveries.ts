@@ -29,6 +29,7 @@ import {
   recordOf,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
+import { takesTurn } from '../queue/key-order.js';
 import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 import { type KeyTurns, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
@@ -345,5 +346,5 @@ type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
-  return delivery.sequence === undefined ? turnOf(delivery) : undefined;
+  return takesTurn(delivery) ? turnOf(delivery) : undefined;
 }

@@ -225,8 +225,11 @@ export class ConsoleEndpoints {
   }
 
   private async endpoint(id: string, access: ConsoleAccess) {
-    const view = await this.endpoints.get(id, scopeOf(access));
-    const [row] = await this.rows([view], access, readTenant(access, undefined), id);
+    return this.row(await this.endpoints.get(id, scopeOf(access)), access);
+  }
+
+  private async row(view: WebhookEndpointView, access: ConsoleAccess) {
+    const [row] = await this.rows([view], access, readTenant(access, undefined), view.id);
     return row!;
   }
 
@@ -259,10 +262,8 @@ export class ConsoleEndpoints {
     view: WebhookEndpointView,
     access: ConsoleAccess,
   ): Promise<ReturnType<typeof endpointRow> & { readonly health?: EndpointHealth }> {
-    const inScope = { ...access, tenant: access.tenant ?? view.tenant };
     try {
-      const [row] = await this.rows([view], inScope, readTenant(inScope, undefined), view.id);
-      return row!;
+      return await this.row(view, { ...access, tenant: access.tenant ?? view.tenant });
     } catch {
       return endpointRow(view, { showQuery: showsQuery(access), now: this.clock.now() });
     }

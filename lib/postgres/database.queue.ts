@@ -1,6 +1,7 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
 import { pendingRecord } from '../queue/delivery-list.js';
+import { takesTurn } from '../queue/key-order.js';
 import { RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
@@ -243,7 +244,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const how = { notifies: this.needsOthers, waits };
     await this.setLimits(this.run, deliveries, { isFinal: true });
-    const { records, held, limitedLanes } = await (waits && deliveries.some(takesTurn)
+    const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
       : this.record(this.run, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
@@ -313,7 +314,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     for (const item of deliveries) {
       if (!first.has(item.delivery.id)) first.set(item.delivery.id, item);
     }
-    const isKeyed = deliveries.some(takesTurn);
+    const isKeyed = haveTurns(deliveries);
     const given = JSON.stringify([...first.values()].map(deliveryRow));
     const { lockKeys, record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
@@ -366,11 +367,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
 }
 
 /** No string in PostgreSQL contains NUL, so no delivery has such an id. */
-function idList(ids: readonly string[]): string {
-  return JSON.stringify(ids.filter((id) => !id.includes('\0')));
+/** Whether one of the deliveries waits for the earlier ones of its key. */
+function haveTurns(deliveries: readonly EnqueuedDelivery[]): boolean {
+  return deliveries.some(({ delivery }) => takesTurn(delivery));
 }
 
-/** Whether a delivery is numbered and waits for the earlier ones of its key. */
-function takesTurn({ delivery }: EnqueuedDelivery): boolean {
-  return delivery.orderingKey !== undefined && delivery.sequence === undefined;
+function idList(ids: readonly string[]): string {
+  return JSON.stringify(ids.filter((id) => !id.includes('\0')));
 }

@@ -1,10 +1,16 @@
 import type { RememberedDelivery } from './delivery-memory.js';
+import type { WebhookDelivery } from './webhook-delivery.js';
 
 /** Milliseconds for which durable queues remember the last number of an ordering key, and the state of limits, without use. */
 export const KEPT_UNUSED = 30 * 24 * 3_600_000;
 
 /** Keys without unfinished deliveries whose last number is remembered. */
 const MAX_IDLE_KEYS = 10_000;
+
+/** Whether a delivery that is recorded is numbered, and waits for the earlier ones of its key. */
+export function takesTurn({ orderingKey, sequence }: WebhookDelivery): boolean {
+  return orderingKey !== undefined && sequence === undefined;
+}
 
 interface KeyTurns {
   /** The deliveries that hold the key or wait for it, in their order. */
@@ -22,7 +28,7 @@ export class KeyOrder {
   /** Numbers a delivery with an ordering key, and adds it at the end of its key's order, unless it has had its turn before. */
   enter(entry: RememberedDelivery, now: number): void {
     const { delivery, lane } = entry;
-    if (delivery.orderingKey === undefined || delivery.sequence !== undefined) return;
+    if (!takesTurn(delivery)) return;
     // No lane contains a line break.
     const key = `${lane}\n${delivery.orderingKey}`;
     let turns = this.keys.get(key);

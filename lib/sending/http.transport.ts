@@ -1,10 +1,5 @@
 import type { HttpService } from '@nestjs/axios';
-import type {
-  AxiosAdapter,
-  AxiosRequestConfig,
-  AxiosResponse,
-  InternalAxiosRequestConfig,
-} from 'axios';
+import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
@@ -29,8 +24,10 @@ import type { ComposedRequest } from './request.composer.js';
 
 interface HttpClient {
   readonly http: HttpService;
-  /** The settings that all requests over some connections share. */
-  readonly settingsOf: (connections: Connections) => AxiosRequestConfig;
+  /** How requests over some connections are sent. */
+  readonly sendingOver: (
+    connections: Connections,
+  ) => Pick<AxiosRequestConfig, 'adapter' | 'cancelToken'>;
 }
 
 /** Set for each request. With a place in advance, HttpService copies the settings in 0.2 µs instead of 12. */
@@ -158,23 +155,21 @@ export class HttpTransport {
     const { given } = this;
     if (given !== undefined && this.defaults === undefined) {
       // A fake; axios may be missing.
-      return { http: given, settingsOf: (connections) => settingsOf(connections, 'http') };
+      return { http: given, sendingOver: () => ({ adapter: 'http' }) };
     }
     const axios = await import('axios');
     const stock = axios.getAdapter('http');
     // Attempts are cancelled by their signal. Without a token, HttpService creates one for every request, which costs a seventh of an attempt.
     const cancelToken = new axios.default.CancelToken(() => undefined);
-    const adapterOf =
-      ({ settings, keepAliveAgents }: Connections): AxiosAdapter =>
-      async (config) =>
-        isUnchanged(config, settings) ? sendByNode(axios, config, keepAliveAgents) : stock(config);
     return {
       http: given ?? (await createHttpService()),
-      settingsOf: (connections) =>
-        (connections.shared ??= {
-          ...settingsOf(connections, adapterOf(connections)),
-          cancelToken,
-        }),
+      sendingOver: ({ settings, keepAliveAgents }) => ({
+        cancelToken,
+        adapter: async (config) =>
+          isUnchanged(config, settings)
+            ? sendByNode(axios, config, keepAliveAgents)
+            : stock(config),
+      }),
     };
   }
 
@@ -184,7 +179,12 @@ export class HttpTransport {
     connections: Connections,
     signal: AbortSignal,
   ): AxiosRequestConfig {
-    const shared = client.settingsOf(connections);
+    const shared = (connections.shared ??= {
+      ...OF_REQUEST,
+      ...(connections.settings as object),
+      ...ANSWER_SETTINGS,
+      ...client.sendingOver(connections),
+    });
     const adapter = this.usesForeignAdapter ? undefined : shared.adapter;
     return { ...shared, method, url, headers, signal, data: body, adapter };
   }
@@ -203,10 +203,6 @@ export class HttpTransport {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
-}
-
-function settingsOf({ settings }: Connections, adapter: AxiosAdapter | 'http'): AxiosRequestConfig {
-  return { ...OF_REQUEST, ...(settings as object), ...ANSWER_SETTINGS, adapter };
 }
 
 /**

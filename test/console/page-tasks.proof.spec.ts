@@ -116,6 +116,16 @@ describeInBrowser('tasks in the console', () => {
     await page.goto(`${origin}/webhooks/console/${hash}`);
     await page.getByRole('heading', { level: 1 }).waitFor();
   };
+  /** Opens the form of a new endpoint, which gets no event yet. */
+  const newEndpoint = async (id: string): Promise<Locator> => {
+    await open('#/endpoints');
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
+    const form = page.getByRole('dialog', { name: 'Add endpoint' });
+    await form.getByLabel('Id', { exact: true }).fill(id);
+    await form.getByLabel('URL').fill(partnerUrl);
+    await form.getByLabel('Every event').uncheck();
+    return form;
+  };
   const portalUrl = (link: Parameters<WebhookPortal['link']>[0]): string =>
     `${origin}/webhooks/portal/${app.get(WebhookPortal).link(link).hash}`;
   const confirm = async (name: string): Promise<void> => {
@@ -400,12 +410,7 @@ describeInBrowser('tasks in the console', () => {
   });
 
   it('subscribes to a typed pattern, and to no event that it begins with', async () => {
-    await open('#/endpoints');
-    await page.getByRole('button', { name: 'Add endpoint' }).click();
-    const form = page.getByRole('dialog', { name: 'Add endpoint' });
-    await form.getByLabel('Id', { exact: true }).fill('typed');
-    await form.getByLabel('URL').fill(partnerUrl);
-    await form.getByLabel('Every event').uncheck();
+    const form = await newEndpoint('typed');
     await form.getByLabel('bill.paid').check();
     await form.getByLabel('Other names').pressSequentially('bill.sent.* bill.paid');
     await form.getByRole('button', { name: 'Save' }).click();
@@ -633,12 +638,7 @@ describeInBrowser('tasks in the console', () => {
   });
 
   it('adds an endpoint for chosen events and a filter, which it tries with examples', async () => {
-    await open('#/endpoints');
-    await page.getByRole('button', { name: 'Add endpoint' }).click();
-    const form = page.getByRole('dialog', { name: 'Add endpoint' });
-    await form.getByLabel('Id', { exact: true }).fill('filtered');
-    await form.getByLabel('URL').fill(partnerUrl);
-    await form.getByLabel('Every event').uncheck();
+    const form = await newEndpoint('filtered');
     await form.getByLabel('bill.created').check();
     await form.getByLabel('bill.paid').check();
     await form.getByLabel('Other names and patterns').fill('bill.*');

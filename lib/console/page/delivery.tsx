@@ -13,7 +13,7 @@ import { duration } from './format.js';
 import { KeyNotice, Skip } from './keys.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
-import { linkBack, linkTo } from './route.js';
+import { linkBack, linkTo, navigation } from './route.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
@@ -26,9 +26,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
   const mayResend = session.capabilities.includes('redeliver');
   const mayView = session.capabilities.includes('view-payload');
   const sendAgain = async (): Promise<string> => {
-    const { hash } = location;
+    const goTo = navigation();
     const { text, as } = await resend(id).finally(loaded.reload);
-    if (as !== undefined && location.hash === hash) location.hash = linkTo('deliveries', as);
+    if (as !== undefined) goTo(linkTo('deliveries', as));
     return text;
   };
   return (

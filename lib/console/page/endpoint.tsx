@@ -23,7 +23,7 @@ import { HealthPill, healthText } from './health.js';
 import { useLoaded, type Loaded } from './live.js';
 import { BlockedKeys, useBlockedKeys } from './keys.js';
 import { Recover, Recovery, useRecovery } from './recover.js';
-import { linkBack, linkTo } from './route.js';
+import { linkBack, linkTo, navigation } from './route.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.endpoints;
@@ -200,9 +200,9 @@ function EndpointActions({
           label={TEXT.remove}
           ask={{ title: TEXT.removeTitle, text: TEXT.removeAsk(id), verb: TEXT.remove, word: id }}
           run={async () => {
-            const { hash } = location;
+            const goTo = navigation();
             await act('DELETE', path);
-            if (location.hash === hash) location.hash = linkTo('endpoints');
+            goTo(linkTo('endpoints'));
             return TEXT.removed;
           }}
         />

@@ -47,6 +47,14 @@ export function linkBack(page: string): string {
   return linkTo(page, undefined, lastQueries.get(page));
 }
 
+/** Returns a function that follows a link, unless the user has left the page meanwhile. */
+export function navigation(): (link: string) => void {
+  const { hash } = location;
+  return (link) => {
+    if (location.hash === hash) location.hash = link;
+  };
+}
+
 function decode(segment: string): string {
   try {
     return decodeURIComponent(segment);

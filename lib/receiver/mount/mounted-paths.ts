@@ -82,17 +82,14 @@ export class MountedPaths {
     if (this.isAttached || this.mounted.length === 0 || server === undefined) return;
     this.isAttached = true;
     const listeners = server.rawListeners('request');
-    const framework = listeners.find((one) => one === adapter.getInstance()) ?? listeners[0];
+    // The others only watch: they may count the requests of a connection, to close it once none is left.
+    const place = Math.max(0, listeners.indexOf(adapter.getInstance()));
+    const framework = listeners[place];
+    listeners[place] = (request: IncomingMessage, response: ServerResponse) => {
+      if (!this.take(request, response)) framework?.call(server, request, response);
+    };
     server.removeAllListeners('request');
-    for (const listener of listeners) {
-      // The others only watch: they may count the requests of a connection, to close it once none is left.
-      if (listener !== framework) server.on('request', listener as () => void);
-      else {
-        server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-          if (!this.take(request, response)) listener.call(server, request, response);
-        });
-      }
-    }
+    for (const listener of listeners) server.on('request', listener as () => void);
   }
 
   /**
