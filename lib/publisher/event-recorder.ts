@@ -44,7 +44,22 @@ export class EventRecorder {
     events: readonly AddressedEvent[],
     tx?: unknown,
   ): Promise<readonly EarlierRecords[]> {
-    return observed(events, async (traced) => this.enqueue(traced, tx));
+    const operations = events.map(({ draft: { event, eventId, tenant } }) =>
+      publishing.begin(() => ({ event, eventId, tenant })),
+    );
+    const traced = events.map((event, index) => withTrace(event, operations[index]?.trace));
+    try {
+      const recorded = await this.enqueue(traced, tx);
+      for (const [index, earlier] of recorded.entries()) {
+        const duplicate = areDuplicates(earlier);
+        operations[index]?.end({ deliveries: earlier.length, duplicate });
+      }
+      return recorded;
+    } catch (error) {
+      const outcome = { deliveries: 0, duplicate: false, error: errorType(error) };
+      for (const operation of operations) operation?.end(outcome);
+      throw error;
+    }
   }
 
   private async enqueue(
@@ -82,40 +97,6 @@ export class EventRecorder {
       }
     }
   }
-}
-
-/**
- * Observes the recording of each event as an operation.
- *
- * The trace of an operation is stored with the deliveries, but is only known inside of it. So the events are recorded, by one call, once
- * all operations have begun; and all operations wait for this call.
- */
-async function observed(
-  events: readonly AddressedEvent[],
-  record: (traced: readonly AddressedEvent[]) => Promise<readonly EarlierRecords[]>,
-): Promise<readonly EarlierRecords[]> {
-  const traced: AddressedEvent[] = [];
-  let left = events.length;
-  let allHaveBegun!: () => void;
-  const begun = new Promise<void>((resolve) => (allHaveBegun = resolve));
-  const recorded = begun.then(async () => record(traced));
-  return Promise.all(
-    events.map(async (event, index) => {
-      const { event: name, eventId, tenant } = event.draft;
-      return publishing.observe(
-        () => ({ event: name, eventId, tenant }),
-        async (operation) => {
-          traced[index] = withTrace(event, operation?.trace);
-          if (--left === 0) allHaveBegun();
-          return (await recorded)[index]!;
-        },
-        {
-          of: (earlier) => ({ deliveries: earlier.length, duplicate: areDuplicates(earlier) }),
-          failed: (error) => ({ deliveries: 0, duplicate: false, error: errorType(error) }),
-        },
-      );
-    }),
-  );
 }
 
 /** Whether every delivery of an event was recorded before. */
