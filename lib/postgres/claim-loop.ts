@@ -1,9 +1,9 @@
-import type { CancelWake } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { ClaimRequest } from './delivery-statements.js';
 import { LaneBacklog } from './lane-backlog.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
-import { LimitedLanes, type LimitedLanesParts } from './limited-lanes.js';
+import type { LimitedLanes } from './limited-lanes.js';
 
 /** The answer to a {@link ClaimRequest}. */
 export interface ClaimResult {
@@ -14,12 +14,11 @@ export interface ClaimResult {
   readonly limitedLanes?: readonly string[] | undefined;
 }
 
-interface ClaimLoopParts extends LimitedLanesParts {
+interface ClaimLoopParts {
+  readonly limited: LimitedLanes;
   readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
   /** Returns those of the lanes that have a due delivery. */
   readonly findDueLanes: (lanes: readonly string[]) => Promise<readonly string[]>;
-  /** Called with lanes that have got limits after some of their deliveries were recorded. */
-  readonly onNewLimits: (lanes: readonly string[]) => void;
   /** Attempts a delivery and writes the outcome; never rejects. @returns whether an attempt was made */
   readonly run: (delivery: ClaimedDelivery) => Promise<boolean>;
   /** Returns a delivery to the queue that was claimed while the loop was stopped. */
@@ -28,6 +27,9 @@ interface ClaimLoopParts extends LimitedLanesParts {
   readonly onOutage: (error: unknown) => void;
   readonly concurrency: number;
   readonly concurrencyPerDestination: number;
+  /** Milliseconds. */
+  readonly pollInterval: number;
+  readonly clock: WebhookClock;
 }
 
 /** Maximum of milliseconds between two claims while the database is unavailable. */
@@ -69,7 +71,7 @@ export class ClaimLoop {
 
   constructor(private readonly parts: ClaimLoopParts) {
     this.lanes = new LaneDivision(parts);
-    this.limited = new LimitedLanes(parts);
+    this.limited = parts.limited;
   }
 
   /** The deliveries that this process has claimed. */
@@ -183,7 +185,7 @@ export class ClaimLoop {
 
   /** Claims from the limited lanes whose time has come. */
   private async claimLimited(most: number): Promise<void> {
-    await this.limited.search();
+    if (await this.limited.search()) this.wake();
     for (let left = most; left > 0 && !this.stopped;) {
       const claimed = await this.limited.claim(left, () => this.freeByLane());
       if (claimed === undefined) return;
@@ -212,10 +214,7 @@ export class ClaimLoop {
       { maxAge, limit: this.freeSlots },
       free,
     );
-    if (limitedLanes !== undefined) {
-      for (const lane of limitedLanes) this.limited.found(lane, start);
-      this.parts.onNewLimits(limitedLanes);
-    }
+    if (limitedLanes !== undefined) this.limited.discovered(limitedLanes, start);
     if (claimed.length > 0 || limitedLanes !== undefined) {
       this.mayBeMore = true;
       return;

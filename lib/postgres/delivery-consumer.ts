@@ -1,6 +1,5 @@
-import { type CancelWake, repeat, restAfter } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
-import { isLimited, limitsKey } from '../queue/lane-limits.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { ClaimLoop, type ClaimResult } from './claim-loop.js';
 import type { Row } from './database.js';
@@ -14,18 +13,14 @@ import {
   releasedRow,
 } from './delivery-row.js';
 import type { ClaimRequest, DeliveryStatements } from './delivery-statements.js';
-import type { LimitedSearch } from './limited-lanes.js';
+import { KeyTurns } from './key-turns.js';
+import { LimitedLanes } from './limited-lanes.js';
 import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { QueueUpkeep } from './queue-upkeep.js';
 import type { UpkeepStatements } from './upkeep-statements.js';
-
-/** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
-const RELEASE_INTERVAL = 5_000;
-/** Such a search takes at most 1 part in this many of the time. */
-const RELEASE_SHARE = 50;
 
 interface DeliveryConsumerParts {
   readonly database: QueueDatabase;
@@ -43,46 +38,33 @@ interface DeliveryConsumerParts {
 export class DeliveryConsumer {
   private readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;
-  /** Frees the slots of limited lanes: apart from the outcomes, since a transaction that has changed limits delays it. */
-  private readonly ends: OutcomeWriter;
+  private readonly keys: KeyTurns;
   private readonly limits: DeliveryLimitTable;
   private readonly upkeep: QueueUpkeep;
   private readonly notifications: QueueNotifications | undefined;
-  private readonly timers: readonly CancelWake[];
+  private readonly endRenewals: CancelWake;
 
   constructor(private readonly parts: DeliveryConsumerParts) {
     const { database, statements, options } = parts;
     const { clock, lease, notify } = options;
     this.limits = new DeliveryLimitTable(database, statements.limits, options);
-    this.outcomes = new OutcomeWriter(
-      async (rows) => {
-        const values = [JSON.stringify(rows), database.now, clock.now()];
-        const released = await database.query(statements.settle, values);
-        const limitedLanes = rows.flatMap(({ lane, slot }) => (slot === undefined ? [] : [lane]));
-        await this.releaseNext(
-          released.map(({ seq }) => seq as string),
-          limitedLanes,
-        );
-      },
-      clock,
-      lease,
-    );
-    this.ends = new OutcomeWriter(async (rows) => this.limits.end(rows), clock, lease);
+    this.keys = new KeyTurns(database, statements, options, (lanes) => this.loop.wake(lanes));
+    this.outcomes = new OutcomeWriter(async (rows) => this.settle(rows), clock, lease);
     this.loop = new ClaimLoop({
       ...options,
       claim: async (request) => this.claim(request),
       findDueLanes: async (lanes) => this.findDueLanes(lanes),
-      claimLimited: async (lanes) => this.limits.claim(lanes),
-      findLimitedLanes: async () => this.findLimitedLanes(),
-      onNewLimits: (lanes) => void this.limits.flag(lanes, true).catch(() => {}),
+      limited: new LimitedLanes(this.limits, options),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.write(releasedRow(delivery)),
       onOutage: (error) => warnOfOutage(error, parts.server),
     });
-    this.timers = [
-      repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
-      repeat(clock, RELEASE_INTERVAL, async () => this.releaseAll()),
-    ];
+    // Not awaited: a renewal that hangs must not delay the next one.
+    this.endRenewals = repeat(
+      clock,
+      lease / 3,
+      async () => void this.renewLeases().catch(() => {}),
+    );
     this.upkeep = new QueueUpkeep(database, parts.upkeep, options);
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
@@ -105,7 +87,7 @@ export class DeliveryConsumer {
 
   /** Attempts deliveries until none is due or running. */
   async drain(): Promise<void> {
-    await this.releaseAll();
+    await this.keys.releaseAll();
     await this.loop.drain();
   }
 
@@ -116,10 +98,11 @@ export class DeliveryConsumer {
 
   /** Ends everything; the leases of running deliveries expire. */
   async end(): Promise<void> {
-    for (const cancel of this.timers) cancel();
+    this.endRenewals();
+    this.keys.end();
     this.upkeep.end();
     await Promise.all([this.outcomes.close(), this.notifications?.stop()]);
-    await this.ends.close();
+    await this.limits.close();
   }
 
   private subscribe(): QueueNotifications {
@@ -149,15 +132,6 @@ export class DeliveryConsumer {
     return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
   }
 
-  private async findLimitedLanes(): Promise<LimitedSearch> {
-    const { unlimited, ...search } = await this.limits.findLanes();
-    if (unlimited.length > 0) {
-      await this.limits.flag(unlimited, false);
-      this.loop.wake();
-    }
-    return search;
-  }
-
   private async findDueLanes(lanes: readonly string[]): Promise<string[]> {
     const { database, statements, options } = this.parts;
     const values = [options.name, JSON.stringify(lanes), database.now];
@@ -174,7 +148,7 @@ export class DeliveryConsumer {
       // The handler has logged its error; the delivery runs again.
     }
     const row = outcomeRow(claimed, run, options.clock.now());
-    if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits).catch(() => {});
+    if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits);
     await this.write(row);
     // It is due again already.
     if (row.due !== undefined && row.due <= options.clock.now()) {
@@ -186,42 +160,25 @@ export class DeliveryConsumer {
   /** Writes an outcome, then frees the slot of a limited lane. */
   private async write(row: OutcomeRow): Promise<void> {
     await this.outcomes.write(row);
-    if (row.slot !== undefined) await this.ends.write(row);
+    if (row.slot !== undefined) await this.limits.free(row);
   }
 
-  /** Applies the limits of an endpoint if they are other ones than the queue knows. */
-  private async updateLimits(
-    { lane, limits }: ClaimedDelivery,
-    now: DeliveryLimits,
-  ): Promise<void> {
-    if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return;
-    await this.limits.set(lane, now);
-    this.loop.wake([lane]);
-  }
-
-  /** Lets the next delivery of each key start whose turn has ended. @param limitedLanes - those among their lanes */
-  private async releaseNext(
-    seqs: readonly string[],
-    limitedLanes: readonly string[],
-  ): Promise<void> {
-    if (seqs.length === 0) return;
+  private async settle(rows: readonly OutcomeRow[]): Promise<void> {
     const { database, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify(seqs), database.now];
-    const released = await database.query(statements.releaseNext, values);
-    if (released.length > 0) this.loop.wake(limitedLanes);
+    const values = [JSON.stringify(rows), database.now, options.clock.now()];
+    const released = await database.query(statements.settle, values);
+    if (released.length > 0) {
+      await this.keys.releaseNext(
+        released.map(({ seq }) => seq as string),
+        rows.flatMap(({ lane, slot }) => (slot === undefined ? [] : [lane])),
+      );
+    }
   }
 
-  /**
-   * Makes up for a process that died before {@link releaseNext}, and for transactions that were open meanwhile.
-   *
-   * @returns milliseconds until the next search
-   */
-  private async releaseAll(): Promise<number> {
-    const { database, statements, options } = this.parts;
-    const start = options.clock.now();
-    const released = await database.query(statements.releaseAll, [options.name, database.now]);
-    if (released.length > 0) this.loop.wake();
-    return Math.max(RELEASE_INTERVAL, restAfter(options.clock.now() - start, RELEASE_SHARE));
+  /** If it fails, the next run of the endpoint makes up for it. */
+  private async updateLimits(claimed: ClaimedDelivery, limits: DeliveryLimits): Promise<void> {
+    const changed = await this.limits.update(claimed, limits).catch(() => false);
+    if (changed) this.loop.wake([claimed.lane]);
   }
 
   /** If it fails, the next of the three renewals per lease makes up for it. */

@@ -1,19 +1,62 @@
-import { limitsKey } from '../queue/lane-limits.js';
+import { isLimited, limitsKey } from '../queue/lane-limits.js';
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { Row } from './database.js';
-import { claimedDelivery, limitRow, type OutcomeRow } from './delivery-row.js';
+import {
+  type ClaimedDelivery,
+  claimedDelivery,
+  limitRow,
+  type OutcomeRow,
+} from './delivery-row.js';
 import { FLAGGED_AT_ONCE, type LimitStatements } from './limit-statements.js';
-import type { LimitedClaim, LimitedClaimRequest, LimitedLane } from './limited-lanes.js';
+import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
+/** Claims at most `slots` deliveries of a limited lane. */
+export interface LimitedClaimRequest {
+  readonly lane: string;
+  readonly slots: number;
+}
+
+/** A limited lane after a claim. */
+export interface LimitedLane {
+  readonly lane: string;
+  /** Equal for equal limits. */
+  readonly limits: string;
+  /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
+  readonly wait: number | undefined;
+  /** Whether more may be claimed once an attempt has ended. */
+  readonly isFull: boolean;
+}
+
+/** What a search for limited lanes has found. */
+export interface LimitedSearch {
+  /** Whether any lane has limits. */
+  readonly hasLimits: boolean;
+  /** Those with deliveries that are due soon, each with its wait. */
+  readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
+  /** Lanes whose limits were deleted, and that are still flagged. */
+  readonly unlimited: readonly string[];
+}
+
+/** What a claim from limited lanes has found. Lanes that are absent are being claimed from by another process. */
+export interface LimitedClaim {
+  readonly claimed: readonly ClaimedDelivery[];
+  readonly lanes: readonly LimitedLane[];
+}
+
 /** Claims from limited lanes, and what is stored of their limits. */
 export class DeliveryLimitTable {
+  /** Apart from the outcomes, since a transaction that has changed limits delays it. */
+  private readonly ends: OutcomeWriter;
+
   constructor(
     private readonly database: QueueDatabase,
     private readonly statements: LimitStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
-  ) {}
+  ) {
+    this.ends = new OutcomeWriter(async (rows) => this.end(rows), options.clock, options.lease);
+  }
 
   /** Claims due deliveries of these lanes, as far as their limits allow. */
   async claim(lanes: readonly LimitedClaimRequest[]): Promise<LimitedClaim> {
@@ -35,12 +78,8 @@ export class DeliveryLimitTable {
     return { claimed, lanes: found };
   }
 
-  /** Whether any lane has limits; the flagged lanes with deliveries that are due soon; and those among them whose limits were deleted. */
-  async findLanes(): Promise<{
-    readonly hasLimits: boolean;
-    readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
-    readonly unlimited: readonly string[];
-  }> {
+  /** Searches for flagged lanes with deliveries that are due soon. */
+  async findLanes(): Promise<LimitedSearch> {
     const values = [this.options.name, this.database.now, this.options.pollInterval];
     const rows = await this.database.queryInIndexOrder(this.statements.findLanes, values);
     const found = rows.filter(({ lane }) => lane !== null);
@@ -68,18 +107,33 @@ export class DeliveryLimitTable {
     }
   }
 
-  /** Frees the slots of ended runs. If it fails, they are free once the leases would have expired. */
-  async end(rows: readonly OutcomeRow[]): Promise<void> {
+  /** Frees the slot of an ended run. If it fails, it is free once the lease would have expired. */
+  async free(row: OutcomeRow): Promise<void> {
+    await this.ends.write(row);
+  }
+
+  /**
+   * Stores the limits of an endpoint, unless its delivery was claimed by the same.
+   *
+   * @returns whether they were stored
+   */
+  async update({ lane, limits }: ClaimedDelivery, now: DeliveryLimits): Promise<boolean> {
+    if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return false;
+    const rows = JSON.stringify([limitRow(lane, now)]);
+    await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);
+    return true;
+  }
+
+  /** Waits for slots that are being freed. */
+  async close(): Promise<void> {
+    await this.ends.close();
+  }
+
+  private async end(rows: readonly OutcomeRow[]): Promise<void> {
     const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
     const { now } = this.database;
     const values = [this.options.name, JSON.stringify(ended), now, this.options.clock.now()];
     await this.database.query(this.statements.end, values);
-  }
-
-  /** Sets the limits of a lane. */
-  async set(lane: string, limits: DeliveryLimits): Promise<void> {
-    const rows = JSON.stringify([limitRow(lane, limits)]);
-    await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);
   }
 }
 

@@ -1,43 +1,8 @@
-import { restAfter, type WebhookClock } from '../clock/webhook-clock.js';
+import { restAfter } from '../clock/webhook-clock.js';
+import type { DeliveryLimitTable, LimitedClaimRequest } from './delivery-limit-table.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { FreeSlots } from './lane-division.js';
-
-/** Claims at most `slots` deliveries of a limited lane. */
-export interface LimitedClaimRequest {
-  readonly lane: string;
-  readonly slots: number;
-}
-
-/** A limited lane after a claim. */
-export interface LimitedLane {
-  readonly lane: string;
-  /** Equal for equal limits. */
-  readonly limits: string;
-  /** Milliseconds until more may be claimed; `undefined` if none is due soon. */
-  readonly wait: number | undefined;
-  /** Whether more may be claimed once an attempt has ended. */
-  readonly isFull: boolean;
-}
-
-/** Whether any lane has limits, and the limited lanes with deliveries that are due soon, each with its wait. */
-export interface LimitedSearch {
-  readonly hasLimits: boolean;
-  readonly lanes: readonly Omit<LimitedLane, 'isFull'>[];
-}
-
-/** What a claim from limited lanes has found. Lanes that are absent are being claimed from by another process. */
-export interface LimitedClaim {
-  readonly claimed: readonly ClaimedDelivery[];
-  readonly lanes: readonly LimitedLane[];
-}
-
-export interface LimitedLanesParts {
-  readonly claimLimited: (lanes: readonly LimitedClaimRequest[]) => Promise<LimitedClaim>;
-  readonly findLimitedLanes: () => Promise<LimitedSearch>;
-  readonly clock: WebhookClock;
-  /** Milliseconds. */
-  readonly pollInterval: number;
-}
+import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 interface Schedule {
   /** When to claim from it again, in epoch milliseconds. */
@@ -71,12 +36,15 @@ export class LimitedLanes {
   /** Epoch milliseconds of the next search. */
   private nextSearch = 0;
 
-  constructor(private readonly parts: LimitedLanesParts) {}
+  constructor(
+    private readonly table: Pick<DeliveryLimitTable, 'claim' | 'findLanes' | 'flag'>,
+    private readonly options: Pick<ResolvedDatabaseQueueOptions, 'clock' | 'pollInterval'>,
+  ) {}
 
   /** Claims from these lanes next; `'all'` searches for such lanes first. */
   wake(lanes: readonly string[] | 'all'): void {
     if (lanes === 'all') this.nextSearch = 0;
-    else for (const lane of lanes) this.set(lane, this.parts.clock.now());
+    else for (const lane of lanes) this.set(lane, this.options.clock.now());
   }
 
   /** Searches again for all limited lanes. */
@@ -85,19 +53,31 @@ export class LimitedLanes {
     this.nextSearch = 0;
   }
 
-  /** Searches for limited lanes with due deliveries, if it is time for that. */
-  async search(): Promise<void> {
-    const { clock, pollInterval, findLimitedLanes } = this.parts;
+  /**
+   * Searches for limited lanes with due deliveries, if it is time for that.
+   *
+   * @returns whether lanes have lost their limits, so that other claims take their deliveries now
+   */
+  async search(): Promise<boolean> {
+    const { clock, pollInterval } = this.options;
     const start = clock.now();
-    if (start < this.nextSearch) return;
+    if (start < this.nextSearch) return false;
     this.nextSearch = start + pollInterval;
-    const { hasLimits, lanes } = await findLimitedLanes();
+    const { hasLimits, lanes, unlimited } = await this.table.findLanes();
+    if (unlimited.length > 0) await this.table.flag(unlimited, false);
     this.hasLimits = hasLimits;
     this.nextSearch = Math.max(
       this.nextSearch,
       start + restAfter(clock.now() - start, SEARCH_SHARE),
     );
     for (const { lane, wait = 0, limits } of lanes) this.found(lane, start + wait, limits);
+    return unlimited.length > 0;
+  }
+
+  /** Another claim has found that these lanes have got limits, after some of their deliveries were recorded. */
+  discovered(lanes: readonly string[], at: number): void {
+    for (const lane of lanes) this.found(lane, at);
+    void this.table.flag(lanes, true).catch(() => {});
   }
 
   /**
@@ -110,37 +90,37 @@ export class LimitedLanes {
     most: number,
     freeSlots: () => FreeSlots,
   ): Promise<readonly ClaimedDelivery[] | undefined> {
-    const now = this.parts.clock.now();
+    const now = this.options.clock.now();
     const request = this.request(now, most, freeSlots);
     if (request.length === 0) return undefined;
     for (const { lane } of request) this.ask(lane, now);
-    const { claimed, lanes } = await this.parts.claimLimited(request);
+    const { claimed, lanes } = await this.table.claim(request);
     for (const { lane, wait, isFull, limits } of lanes) {
       this.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
     }
     return claimed;
   }
 
-  /** A lane that a search has found keeps its time, unless it has other limits than at the last claim. */
-  found(lane: string, at: number, limits?: string): void {
-    const known = this.lanes.get(lane);
-    if (known === undefined) this.lanes.set(lane, { at, limits });
-    else if (limits !== undefined && known.limits !== limits) this.set(lane, at);
-  }
-
   /** An attempt of a lane has ended. @returns whether there is something to claim now */
   ended(lane: string): boolean {
-    const now = this.parts.clock.now();
+    const now = this.options.clock.now();
     if (this.lanes.get(lane)?.isFull === true) this.set(lane, now);
     return this.due(now).length > 0;
   }
 
   /** The next time after now to claim or search, in epoch milliseconds. */
   next(): number {
-    const now = this.parts.clock.now();
+    const now = this.options.clock.now();
     let next = Math.max(this.nextSearch, now + 1);
     for (const { at } of this.lanes.values()) if (at > now && at < next) next = at;
     return next;
+  }
+
+  /** A lane that a search has found keeps its time, unless it has other limits than at the last claim. */
+  private found(lane: string, at: number, limits?: string): void {
+    const known = this.lanes.get(lane);
+    if (known === undefined) this.lanes.set(lane, { at, limits });
+    else if (limits !== undefined && known.limits !== limits) this.set(lane, at);
   }
 
   private request(now: number, most: number, freeSlots: () => FreeSlots): LimitedClaimRequest[] {

@@ -3,6 +3,7 @@ import { TestClock } from 'nestjs-webhook-token/testing';
 import { ClaimLoop } from '../../lib/postgres/claim-loop.js';
 import type { ClaimedDelivery } from '../../lib/postgres/delivery-row.js';
 import type { ClaimRequest } from '../../lib/postgres/delivery-statements.js';
+import { LimitedLanes } from '../../lib/postgres/limited-lanes.js';
 import { due } from './deliveries.js';
 
 const SLOW = JSON.stringify(['slow', null]);
@@ -14,11 +15,13 @@ function claimedBy(seq: string, endpointId: string): ClaimedDelivery {
   return { seq, claim: 1, lane, attempts: 0, throws: 0, holdsKey: false, read };
 }
 
+type LimitTable = ConstructorParameters<typeof LimitedLanes>[0];
+
 /** No lane has limits. */
-const NO_LIMITS = {
-  claimLimited: async () => ({ claimed: [], lanes: [] }),
-  findLimitedLanes: async () => ({ hasLimits: false, lanes: [] }),
-  onNewLimits: () => {},
+const NO_LIMITS: LimitTable = {
+  claim: async () => ({ claimed: [], lanes: [] }),
+  findLanes: async () => ({ hasLimits: false, lanes: [], unlimited: [] }),
+  flag: async () => {},
 };
 
 describe('a claim loop with more due deliveries of one lane than the lane has slots', () => {
@@ -29,12 +32,18 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
   let finish: (() => void)[];
   let loop: ClaimLoop;
 
-  function start(slots: Partial<ConstructorParameters<typeof ClaimLoop>[0]> = {}): void {
+  function start(
+    slots: Partial<ConstructorParameters<typeof ClaimLoop>[0]> = {},
+    limits: Partial<LimitTable> = {},
+  ): void {
     backlog = Array.from({ length: 10 }, (_, index) => claimedBy(`slow-${index}`, 'slow'));
     requests = [];
     finish = [];
     loop = new ClaimLoop({
-      ...NO_LIMITS,
+      limited: new LimitedLanes(
+        { ...NO_LIMITS, ...limits },
+        { clock, pollInterval: slots.pollInterval ?? 1_000 },
+      ),
       claim: async (request) => {
         requests.push(request);
         const { limit, lane, lanes, perLane } = request;
@@ -116,11 +125,11 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
   });
 
   it('fills a free slot from a limited lane that was due while all slots were in use', async () => {
-    const claimLimited = async (lanes: readonly { readonly lane: string }[]) => ({
+    const claim = async (lanes: readonly { readonly lane: string }[]) => ({
       claimed: lanes.map(({ lane }) => claimedBy(lane, lane)),
       lanes: lanes.map(({ lane }) => ({ lane, limits: '', wait: undefined, isFull: false })),
     });
-    start({ claimLimited, claim: async () => ({ claimed: [] }), concurrency: 2 });
+    start({ claim: async () => ({ claimed: [] }), concurrency: 2 }, { claim });
     loop.wake(['a', 'b', 'c']);
     await clock.advance(0);
     const before = loop.running.map(({ seq }) => seq);
@@ -133,12 +142,12 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
 
   it('searches for limited lanes on time after the clock has jumped during a search', async () => {
     let searches = 0;
-    const findLimitedLanes = async () => {
+    const findLanes = async () => {
       searches++;
       if (searches === 1) clock.set(clock.now() + 86_400_000);
-      return { hasLimits: true, lanes: [] };
+      return { hasLimits: true, lanes: [], unlimited: [] };
     };
-    start({ findLimitedLanes });
+    start({}, { findLanes });
     await clock.advance(0);
     await clock.advance(2_000);
 
@@ -147,11 +156,11 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
 
   it('looks for everything again after the clock was set back', async () => {
     let searches = 0;
-    const findLimitedLanes = async () => {
+    const findLanes = async () => {
       searches++;
-      return { hasLimits: true, lanes: [] };
+      return { hasLimits: true, lanes: [], unlimited: [] };
     };
-    start({ findLimitedLanes });
+    start({}, { findLanes });
     await clock.advance(0);
     requests.length = 0;
     clock.set(clock.now() - 3_600_000);
@@ -164,11 +173,11 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
 
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
-    const claimLimited = async (lanes: readonly { readonly lane: string }[]) => {
+    const claim = async (lanes: readonly { readonly lane: string }[]) => {
       asked.push(...lanes.map(({ lane }) => lane));
       return { claimed: [], lanes: [] };
     };
-    start({ claimLimited, claim: async () => ({ claimed: [] }) });
+    start({ claim: async () => ({ claimed: [] }) }, { claim });
     loop.wake(['rolled back']);
     for (let step = 0; step < 100; step++) await clock.advance(20);
 
@@ -183,7 +192,7 @@ describe('a claim loop that is woken while a claim runs', () => {
     const claims: (() => void)[] = [];
     const handled: string[] = [];
     const loop = new ClaimLoop({
-      ...NO_LIMITS,
+      limited: new LimitedLanes(NO_LIMITS, { clock, pollInterval: 3_600_000 }),
       claim: async () => {
         const seen = recorded.splice(0);
         await new Promise<void>((resolve) => claims.push(resolve));
@@ -224,7 +233,7 @@ describe('a claim loop with one slot for two slow lanes', () => {
     const running: (() => void)[] = [];
     const started: string[] = [];
     const loop = new ClaimLoop({
-      ...NO_LIMITS,
+      limited: new LimitedLanes(NO_LIMITS, { clock, pollInterval: 3_600_000 }),
       claim: async ({ limit, lane, lanes, perLane }) => {
         const at = recorded.findIndex(
           (one) => (lane ?? one.lane) === one.lane && (lanes[one.lane] ?? perLane) > 0,

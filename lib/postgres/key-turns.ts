@@ -1,0 +1,56 @@
+import { type CancelWake, repeat, restAfter } from '../clock/webhook-clock.js';
+import type { DeliveryStatements } from './delivery-statements.js';
+import type { QueueDatabase } from './queue-database.js';
+import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+
+/** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
+const RELEASE_INTERVAL = 5_000;
+/** Such a search takes at most 1 part in this many of the time. */
+const RELEASE_SHARE = 50;
+
+/** Lets the next delivery of an ordering key start when the turn of the one before it has ended. */
+export class KeyTurns {
+  private readonly endSearches: CancelWake;
+
+  /** @param onReleased - called when deliveries can start, with those of `limitedLanes` among their lanes */
+  constructor(
+    private readonly database: QueueDatabase,
+    private readonly statements: DeliveryStatements,
+    private readonly options: ResolvedDatabaseQueueOptions,
+    private readonly onReleased: (limitedLanes?: readonly string[]) => void,
+  ) {
+    this.endSearches = repeat(options.clock, RELEASE_INTERVAL, async () => this.releaseAll());
+  }
+
+  /**
+   * Lets the deliveries start that follow these, whose turn has ended.
+   *
+   * @param limitedLanes - those among their lanes
+   */
+  async releaseNext(seqs: readonly string[], limitedLanes: readonly string[]): Promise<void> {
+    const values = [this.options.name, JSON.stringify(seqs), this.database.now];
+    const released = await this.database.query(this.statements.releaseNext, values);
+    if (released.length > 0) this.onReleased(limitedLanes);
+  }
+
+  /**
+   * Makes up for a process that died before {@link releaseNext}, and for transactions that were open meanwhile.
+   *
+   * @returns milliseconds until the next search
+   */
+  async releaseAll(): Promise<number> {
+    const { clock, name } = this.options;
+    const start = clock.now();
+    const released = await this.database.query(this.statements.releaseAll, [
+      name,
+      this.database.now,
+    ]);
+    if (released.length > 0) this.onReleased();
+    return Math.max(RELEASE_INTERVAL, restAfter(clock.now() - start, RELEASE_SHARE));
+  }
+
+  /** Ends the searches. */
+  end(): void {
+    this.endSearches();
+  }
+}
