@@ -15,7 +15,7 @@ import {
   type EnqueuedDelivery,
   type EnqueueOptions,
 } from '../queue/webhook-queue.js';
-import type { RunStatement } from './database.js';
+import type { Row, RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
 import { requireSameDatabase } from './database-identity.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
@@ -33,6 +33,7 @@ import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
+import { runInCall, runInTransaction } from './transactions/join-transaction.js';
 import { servesAnother } from '../queue/queue-options.js';
 import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 
@@ -122,9 +123,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
     });
   }
 
-  override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
+  override async find(
+    ids: readonly string[],
+    { tx }: EnqueueOptions = {},
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
-    const known = await this.connection.reporting(async () => this.knownDeliveries(this.run, ids));
+    const known = await (tx === undefined
+      ? this.connection.reporting(async () => this.knownDeliveries(this.run, ids))
+      : this.inTransaction(tx, async (run) => this.knownDeliveries(run, ids)));
     return ids.map((id) => known.get(id));
   }
 
@@ -225,15 +231,28 @@ export abstract class DatabaseQueue extends WebhookQueue {
     tx: unknown,
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    const run = this.host.join(tx);
+    return this.inTransaction(tx, async (run) => {
+      // Not in the transaction, whose lock on them would stop other calls until it ends. Not awaited: it may have the last connection
+      // of the pool.
+      void this.setLimits(deliveries).catch(() => {});
+      const how = { notifies: this.options.notify, waits: true, isJoined: true };
+      return (await this.record(run, deliveries, how)).records;
+    });
+  }
+
+  /** Runs statements in a transaction of the caller, with a deadline for all of them. */
+  private async inTransaction<T>(tx: unknown, work: (run: RunStatement) => Promise<T>): Promise<T> {
+    const joined = this.host.join(tx);
     const { identity } = await this.connection.openInTransaction();
     return this.connection.reporting(async () =>
-      this.connection.inTime(1, async () => {
-        await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
-        await this.setLimits(run, deliveries, { isFinal: false });
-        const how = { notifies: this.options.notify, waits: true };
-        return (await this.record(run, deliveries, how)).records;
-      }),
+      runInCall(
+        joined,
+        async (call) => this.connection.inTime(1, call),
+        async (run) => {
+          await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
+          return work(run);
+        },
+      ),
     );
   }
 
@@ -243,7 +262,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     { waits }: { readonly waits: boolean },
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const how = { notifies: this.needsOthers, waits };
-    await this.setLimits(this.run, deliveries, { isFinal: true });
+    await this.setLimits(deliveries);
     const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
       : this.record(this.run, deliveries, how));
@@ -255,13 +274,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /**
    * Sets the limits that come with deliveries. The database compares them with what it knows, and this process remembers what it
-   * has set, unless a transaction may roll it back.
+   * has set.
    */
-  private async setLimits(
-    run: RunStatement,
-    deliveries: readonly EnqueuedDelivery[],
-    { isFinal }: { readonly isFinal: boolean },
-  ): Promise<void> {
+  private async setLimits(deliveries: readonly EnqueuedDelivery[]): Promise<void> {
     const wanted = new Map<string, DeliveryLimits>();
     for (const { delivery, limits } of deliveries) {
       if (limits !== undefined) wanted.set(laneColumn(delivery), limits);
@@ -272,13 +287,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     if (wanted.size === 0) return;
     const rows = [...wanted].map(([lane, limits]) => limitRow(lane, limits));
-    const changed = await run(this.statements.limits.set, [
+    const changed = await this.run(this.statements.limits.set, [
       this.options.name,
       JSON.stringify(rows),
       this.connection.now,
     ]);
     this.consumer?.wake(changed.map(({ lane }) => lane as string));
-    if (!isFinal) return;
     for (const [lane, limits] of wanted) this.limits.add(lane, limits, now);
   }
 
@@ -296,13 +310,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 
   /**
-   * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03
+   * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03; `isJoined`: in a
+   *   transaction of the caller
    * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
    */
   private async record(
     run: RunStatement,
     deliveries: readonly EnqueuedDelivery[],
-    how: { readonly notifies: boolean; readonly waits: boolean },
+    how: { readonly notifies: boolean; readonly waits: boolean; readonly isJoined?: boolean },
   ): Promise<{
     readonly records: readonly (DeliveryRecord | undefined)[];
     readonly held: readonly string[];
@@ -318,15 +333,25 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const given = JSON.stringify([...first.values()].map(deliveryRow));
     const { lockKeys, record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
-    if (isLocked) await run(lockKeys, [name, given]);
-    const rows = await run(isLocked ? recordLocked : isKeyed ? recordKeyed : record, [
+    const { isJoined = false } = how;
+    const lockTimeout = isJoined ? this.connection.lockTimeout : null;
+    const locked = isLocked ? await run(lockKeys, [name, given, lockTimeout]) : [];
+    const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
+    const values = [
       name,
       given,
       this.connection.now,
       clock.now(),
       !how.waits,
       how.notifies ? this.channel : null,
-    ]);
+      isJoined,
+      (lockTimeout && locked[0]?.['lock_timeout']) ?? null,
+    ];
+    const hasRows = (found: readonly Row[]): boolean => found.length > 0;
+    const rows = isJoined
+      ? await runInTransaction(run, statement, values, hasRows)
+      : await run(statement, values);
+    if (!hasRows(rows)) throw new Error('transaction is closed');
     const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));
     const known = new Map(
       rows.filter(({ id }) => id !== null).map((row) => [row['id'] as string, recordOf(row)]),

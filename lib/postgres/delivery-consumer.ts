@@ -56,7 +56,7 @@ export class DeliveryConsumer {
       findDueLanes: async (lanes) => this.findDueLanes(lanes),
       limited: new LimitedLanes(this.limits, options),
       run: async (delivery) => this.run(delivery),
-      release: async (delivery) => this.write(releasedRow(delivery)),
+      release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
       onOutage: (error) => warnOfOutage(error, parts.server),
     });
     // Not awaited: a renewal that hangs must not delay the next one.
@@ -102,7 +102,6 @@ export class DeliveryConsumer {
     this.keys.end();
     this.upkeep.end();
     await Promise.all([this.outcomes.close(), this.notifications?.stop()]);
-    await this.limits.close();
   }
 
   private subscribe(): QueueNotifications {
@@ -149,7 +148,7 @@ export class DeliveryConsumer {
     }
     const row = outcomeRow(claimed, run, options.clock.now());
     if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits);
-    await this.write(row);
+    await this.outcomes.write(row);
     // It is due again already.
     if (row.due !== undefined && row.due <= options.clock.now()) {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
@@ -157,22 +156,20 @@ export class DeliveryConsumer {
     return run?.attempt !== undefined;
   }
 
-  /** Writes an outcome, then frees the slot of a limited lane. */
-  private async write(row: OutcomeRow): Promise<void> {
-    await this.outcomes.write(row);
-    if (row.slot !== undefined) await this.limits.free(row);
-  }
-
+  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
   private async settle(rows: readonly OutcomeRow[]): Promise<void> {
     const { database, statements, options } = this.parts;
     const values = [JSON.stringify(rows), database.now, options.clock.now()];
     const released = await database.query(statements.settle, values);
+    const limited = rows.filter(({ slot }) => slot !== undefined);
     if (released.length > 0) {
+      const seqs = released.map(({ seq }) => seq as string);
       await this.keys.releaseNext(
-        released.map(({ seq }) => seq as string),
-        rows.flatMap(({ lane, slot }) => (slot === undefined ? [] : [lane])),
+        seqs,
+        limited.map(({ lane }) => lane),
       );
     }
+    if (limited.length > 0) await this.limits.end(limited);
   }
 
   /** If it fails, the next run of the endpoint makes up for it. */

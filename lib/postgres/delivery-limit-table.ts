@@ -8,7 +8,6 @@ import {
   type OutcomeRow,
 } from './delivery-row.js';
 import { FLAGGED_AT_ONCE, type LimitStatements } from './limit-statements.js';
-import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueDatabase } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
@@ -47,16 +46,11 @@ export interface LimitedClaim {
 
 /** Claims from limited lanes, and what is stored of their limits. */
 export class DeliveryLimitTable {
-  /** Apart from the outcomes, since a transaction that has changed limits delays it. */
-  private readonly ends: OutcomeWriter;
-
   constructor(
     private readonly database: QueueDatabase,
     private readonly statements: LimitStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
-  ) {
-    this.ends = new OutcomeWriter(async (rows) => this.end(rows), options.clock, options.lease);
-  }
+  ) {}
 
   /** Claims due deliveries of these lanes, as far as their limits allow. */
   async claim(lanes: readonly LimitedClaimRequest[]): Promise<LimitedClaim> {
@@ -107,9 +101,12 @@ export class DeliveryLimitTable {
     }
   }
 
-  /** Frees the slot of an ended run. If it fails, it is free once the lease would have expired. */
-  async free(row: OutcomeRow): Promise<void> {
-    await this.ends.write(row);
+  /** Frees the slots of ended runs. If it fails, they are free once the leases would have expired. */
+  async end(rows: readonly OutcomeRow[]): Promise<void> {
+    const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
+    const { now } = this.database;
+    const values = [this.options.name, JSON.stringify(ended), now, this.options.clock.now()];
+    await this.database.query(this.statements.end, values);
   }
 
   /**
@@ -122,18 +119,6 @@ export class DeliveryLimitTable {
     const rows = JSON.stringify([limitRow(lane, now)]);
     await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);
     return true;
-  }
-
-  /** Waits for slots that are being freed. */
-  async close(): Promise<void> {
-    await this.ends.close();
-  }
-
-  private async end(rows: readonly OutcomeRow[]): Promise<void> {
-    const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
-    const { now } = this.database;
-    const values = [this.options.name, JSON.stringify(ended), now, this.options.clock.now()];
-    await this.database.query(this.statements.end, values);
   }
 }
 

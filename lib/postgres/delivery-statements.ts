@@ -1,5 +1,5 @@
 import { LimitStatements } from './limit-statements.js';
-import { later, millisecondsOf, now, timeOf } from './sql-text.js';
+import { HAS_WRITTEN, later, millisecondsOf, now, timeOf } from './sql-text.js';
 
 /** A statement with its values. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
@@ -33,24 +33,29 @@ export class DeliveryStatements {
   }
 
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`. Locks the keys of the rows until the commit. {@link recordLocked} follows
-   * in the same transaction: a statement of its own sees everything that was recorded while this one waited.
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`. Locks the keys of the rows until the commit, and
+   * returns the `lock_timeout` from before. {@link recordLocked} follows in the same transaction: a statement of its own sees
+   * everything that was recorded while this one waited.
    */
   get lockKeys(): string {
     return `WITH given AS MATERIALIZED (
   SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
     AS given(lane text, ordering_key text, sequence bigint)
   WHERE ordering_key IS NOT NULL AND sequence IS NULL
+), setting AS MATERIALIZED (
+  SELECT current_setting('lock_timeout') AS before, CASE WHEN $3::text IS NOT NULL THEN set_config('lock_timeout', $3::text, true) END AS now
 )
 INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
-SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given ORDER BY lane, ordering_key
-ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
+SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key
+ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence
+RETURNING (SELECT before FROM setting) AS lock_timeout`;
   }
 
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` whether to fail with
-   * SQLSTATE 55P03 instead of waiting for a transaction that records the same id, `$6` channel to notify or `null`.
-   * Returns a row for each given one: `fresh`, or the columns of the known delivery.
+   * SQLSTATE 55P03 instead of waiting for a transaction that records the same id, `$6` channel to notify or `null`, `$7` whether it runs
+   * in a transaction of the caller, `$8` `lock_timeout` for the rest of that transaction or `null`. Returns a row for each given one:
+   * `fresh`, or the columns of the known delivery. With `$7`, it returns none and does nothing unless {@link HAS_WRITTEN}.
    */
   get record(): string {
     return this.recording(PLAIN);
@@ -118,6 +123,7 @@ ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
     tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
     sequence bigint, subject text)
+  WHERE NOT $7::boolean OR ${HAS_WRITTEN}
 )${numbered}, recorded AS (
   INSERT INTO ${this.schema}.delivery (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
     created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
@@ -131,6 +137,7 @@ ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence`;
 )
 SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
   CASE WHEN recorded.limited THEN given.lane END AS limited_lane,
+  CASE WHEN $8::text IS NOT NULL AND (SELECT count(*) FROM recorded) >= 0 THEN set_config('lock_timeout', $8::text, true) END AS lock_timeout,
   known.*
 FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
   SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery AS delivery

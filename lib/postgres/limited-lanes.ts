@@ -43,8 +43,14 @@ export class LimitedLanes {
 
   /** Claims from these lanes next; `'all'` searches for such lanes first. */
   wake(lanes: readonly string[] | 'all'): void {
-    if (lanes === 'all') this.nextSearch = 0;
-    else for (const lane of lanes) this.set(lane, this.options.clock.now());
+    if (lanes === 'all') {
+      this.nextSearch = 0;
+      return;
+    }
+    for (const lane of lanes) {
+      this.hasLimits = true;
+      this.set(lane, this.options.clock.now());
+    }
   }
 
   /** Searches again for all limited lanes. */

@@ -144,7 +144,7 @@ export class PostgresEndpointStore extends EndpointStore {
     const rows =
       tx === undefined
         ? await this.connection.search(statement, values)
-        : await this.connection.queryIn(tx, statement, values);
+        : await this.connection.queryIn(tx, async (run) => run(statement, values));
     return rows.map(endpointOf);
   }
 }

@@ -10,13 +10,15 @@ import {
 } from '../replay/replay-store.js';
 import { object } from '../options/rules.js';
 import { replayTable } from './migrations/migration-steps.js';
-import type { PostgresClientSource, Row } from './database.js';
+import type { PostgresClientSource, Row, RunStatement } from './database.js';
 import {
   type PostgresStoreOptions,
   STORE,
   StoreConnection,
   type StoreDescription,
 } from './store-connection.js';
+import { HAS_WRITTEN } from './sql-text.js';
+import { runInTransaction } from './transactions/join-transaction.js';
 
 /** All optional. */
 export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
@@ -134,8 +136,9 @@ export class PostgresReplayStore extends ReplayStore {
   override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
     const { connection, statements } = this;
     const values = [claim.key, claim.tokenKey, owner];
-    const rows = await connection.queryIn(tx, statements.commit, values, OWN_DATABASE);
-    return holds(rows, claim);
+    const commit = async (run: RunStatement): Promise<readonly Row[]> =>
+      runInTransaction(run, statements.commitIn, values, (rows) => holds(rows, claim));
+    return holds(await connection.queryIn(tx, commit, OWN_DATABASE), claim);
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
@@ -183,6 +186,9 @@ class ReplayStatements {
 
   /** `$1` event, `$2` token, `$3` owner. */
   readonly commit: string;
+
+  /** As `commit`, in a transaction of the caller: does nothing unless {@link HAS_WRITTEN}. */
+  readonly commitIn: string;
 
   /** `$1` event, `$2` token, `$3` owner. */
   readonly release: string;
@@ -237,12 +243,14 @@ SELECT * FROM claimed`;
     // The holder of an event also holds its token, whichever copy of the event it arrived with.
     const held = `id = $1 AND event = $1 AND owner = $3 AND NOT done AND expires_at > ${now}`;
     const itsToken = `id = $2 AND id <> $1 AND event = $1 AND EXISTS (SELECT FROM held)`;
-    const both = (change: (which: string) => string): string =>
-      `WITH held AS (${change(held)} RETURNING id), token AS (${change(itsToken)}) SELECT id FROM held`;
+    const both = (change: (which: string) => string, holder = held): string =>
+      `WITH held AS (${change(holder)} RETURNING id), token AS (${change(itsToken)}) SELECT id FROM held`;
     const set = (columns: string) => (which: string) =>
       `UPDATE ${table} SET ${columns} WHERE ${which}`;
     this.extend = both(set(`expires_at = ${now} + ${ms('$4')}`));
-    this.commit = both(set('done = true, owner = NULL, expires_at = keep_until'));
+    const commit = set('done = true, owner = NULL, expires_at = keep_until');
+    this.commit = both(commit);
+    this.commitIn = both(commit, `${held} AND ${HAS_WRITTEN}`);
     this.release = both((which) => `DELETE FROM ${table} WHERE ${which}`);
     this.freeToken = `DELETE FROM ${table} WHERE id = $2 AND event = $1 AND owner = $3 AND NOT done`;
   }

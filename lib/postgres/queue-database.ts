@@ -14,6 +14,9 @@ const MIGRATION_TIMEOUT = 60_000;
 /** A statement may take this part of a lease, so that an outcome can be written again in time over another connection. */
 const STATEMENTS_PER_LEASE = 3;
 
+/** A lock may take this part of the timeout of a call. */
+const LOCKS_PER_TIMEOUT = 0.8;
+
 /** Opens and closes the database of a queue, and knows the transactions of its drivers. */
 export interface QueueHost {
   /** Whether other processes may use the same deliveries. */
@@ -113,6 +116,14 @@ export class QueueDatabase {
   /** The time for a statement: `null` for the clock of the database. */
   get now(): number | null {
     return this.options.usesDatabaseClock ? null : this.options.clock.now();
+  }
+
+  /**
+   * `lock_timeout` for statements in a transaction of the caller, whose rollback would wait for a lock: the server gives up before the
+   * deadline of the call. `null` for an embedded database, which has one connection.
+   */
+  get lockTimeout(): string | null {
+    return this.timeout === undefined ? null : String(Math.ceil(this.timeout * LOCKS_PER_TIMEOUT));
   }
 
   async inTime<T>(timeouts: number, work: () => Promise<T>): Promise<T> {

@@ -21,6 +21,12 @@ export function later(parameter: string): string {
   return `coalesce(${timeOf(parameter)}, clock_timestamp())`;
 }
 
+/** Whether an open transaction has written something. A statement outside of transactions has not, until it writes itself. */
+export const HAS_WRITTEN = 'pg_current_xact_id_if_assigned() IS NOT NULL';
+
+/** Makes {@link HAS_WRITTEN} true for the rest of a transaction. */
+export const WRITE_NOTHING = 'SELECT pg_current_xact_id()::text AS id';
+
 /** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */
 export function countedAt(createdAt: string): string {
   const seconds = COUNT_GRAIN / 1_000;

@@ -16,6 +16,7 @@ import { databaseFailure } from './database-failure.js';
 import { type DatabaseIdentity, readIdentity, requireSameDatabase } from './database-identity.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { SCHEMA } from './sql-text.js';
+import { runInCall } from './transactions/join-transaction.js';
 
 /** Options of every store on PostgreSQL. All optional. */
 export interface PostgresStoreOptions {
@@ -107,7 +108,7 @@ export class StoreConnection {
   }
 
   /**
-   * Runs one statement in a transaction of the caller.
+   * Runs statements in a transaction of the caller.
    *
    * @param own - checks that the transaction is of the database of this store; see {@link requireSameDatabase}
    * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
@@ -115,19 +116,22 @@ export class StoreConnection {
    */
   async queryIn(
     tx: unknown,
-    statement: string,
-    values: readonly unknown[],
+    work: (run: RunStatement) => Promise<readonly Row[]>,
     own?: Parameters<typeof requireSameDatabase>[3],
   ): Promise<readonly Row[]> {
-    return this.reporting(async () =>
-      this.inTime(async () => {
-        const run = await this.database.join(tx);
-        if (own !== undefined) {
-          await requireSameDatabase(tx as object, run, await this.identify(), own);
-        }
-        return run(statement, values);
-      }),
-    );
+    return this.reporting(async () => {
+      const joined = await this.database.join(tx);
+      return runInCall(
+        joined,
+        async (call) => this.inTime(call),
+        async (run) => {
+          if (own !== undefined) {
+            await requireSameDatabase(tx as object, run, await this.identify(), own);
+          }
+          return work(run);
+        },
+      );
+    });
   }
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */

@@ -8,7 +8,7 @@ import { due } from './deliveries.js';
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
-  it('delays no outcome while it is open', async () => {
+  it('delays no outcome and no other call while it is open', async () => {
     const queue = new PostgresQueue({
       ...storeIn(database.newSchema()),
       pool: database.pool,
@@ -32,6 +32,7 @@ import { due } from './deliveries.js';
     const client = await database.pool.connect();
     await client.query('BEGIN');
     await queue.enqueue([limited('in-transaction', 2)], { tx: client });
+    await queue.enqueue([limited('beside', 2)]);
     end();
     await until(async () => (await queue.find(['running']))[0]?.status === 'delivered');
     await queue.enqueue([due('other')]);
@@ -40,7 +41,8 @@ import { due } from './deliveries.js';
     client.release();
 
     await until(() => started.includes('in-transaction'));
-    expect(started).toEqual(['running', 'other', 'in-transaction']);
+    expect(started.toSorted()).toEqual(['beside', 'in-transaction', 'other', 'running']);
+    expect(started.at(-1)).toBe('in-transaction');
     await queue.stop(Date.now() + 5_000);
   });
 });

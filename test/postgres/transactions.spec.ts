@@ -47,6 +47,7 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
 (await describeWith('PostgreSQL'))('a transaction of the caller', () => {
   const database = new TestDatabase();
   const schema = database.newSchema();
+  const queueSchema = database.newSchema();
   const news = new EventEmitter();
   const delivered = new Map<string, OutgoingDelivery>();
   let queue: PostgresQueue;
@@ -55,7 +56,7 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
 
   beforeAll(async () => {
     const { pool } = database;
-    queue = new PostgresQueue({ pool, schema: database.newSchema(), pollInterval: '100ms' });
+    queue = new PostgresQueue({ pool, schema: queueSchema, pollInterval: '100ms' });
     store = new PostgresReplayStore(pool, storeIn(schema));
     await store.migrate();
     await pool.query(`CREATE TABLE ${schema}.orders (id text)`);
@@ -124,6 +125,69 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       await expect(undone).rejects.toBe(undo);
       expect(await queue.find([`${name}-undone`])).toEqual([undefined]);
       expect(await orderExists(`${name}-undone`)).toBe(false);
+    });
+
+    it.each([{}, { orderingKey: 'customer-1' }])(
+      'records nothing for a call that it does not await before it is rolled back: %j',
+      async (key) => {
+        const { transaction } = library(name);
+        const id = `${name}-late-${JSON.stringify(key)}`;
+        const { delivery, ...item } = due(id);
+        const calls: Promise<unknown>[] = [];
+        const undone = transaction(async (tx) => {
+          calls.push(queue.enqueue([{ ...item, delivery: { ...delivery, ...key } }], { tx }));
+          throw undo;
+        });
+        await expect(undone).rejects.toBe(undo);
+        await Promise.allSettled(calls);
+
+        expect(await queue.find([id])).toEqual([undefined]);
+      },
+    );
+
+    it('that is rolled back before its handler awaits the record of the event leaves the event free', async () => {
+      const { transaction } = library(name);
+      const reservation = await reserved(store, `${name}-late`);
+      const calls: Promise<unknown>[] = [];
+      const undone = transaction(async (tx) => {
+        calls.push(store.commitWith(tx, reservation));
+        throw undo;
+      });
+      await expect(undone).rejects.toBe(undo);
+      await Promise.allSettled(calls);
+
+      expect(await store.release(reservation)).toBe(true);
+    });
+
+    it('can be rolled back while another one holds its ordering key, and keeps its own lock_timeout', async () => {
+      const { transaction, run } = library(name);
+      const impatient = new PostgresQueue({
+        pool: database.pool,
+        schema: queueSchema,
+        timeout: '500ms',
+      });
+      const keyed = (id: string) => {
+        const { delivery, ...item } = due(`${name}-${id}`);
+        return [{ ...item, delivery: { ...delivery, orderingKey: `${name}-key` } }];
+      };
+      await impatient.find(['open']);
+      let timeout: unknown;
+      await transaction(async (tx) => {
+        await run(tx, `SET LOCAL lock_timeout = '7s'`);
+        await impatient.enqueue(keyed('holds'), { tx });
+        [timeout] = await joinTransaction(tx)(`SELECT current_setting('lock_timeout')`, []);
+        const other = transaction(async (second) =>
+          impatient.enqueue(keyed('waits'), { tx: second }),
+        );
+        await expect(other).rejects.toMatchObject({
+          code: 'store_unavailable',
+          message: expect.stringContaining('has held an ordering key'),
+        });
+      });
+
+      expect(timeout).toEqual({ current_setting: '7s' });
+      expect(await queue.find([`${name}-waits`])).toEqual([undefined]);
+      await impatient.stop(0);
     });
 
     it('keeps deliveries of a released savepoint, and none of one that was rolled back', async () => {

@@ -1,5 +1,6 @@
 import { WebhookDeliveryError } from '../../errors/webhook.error.js';
-import type { RunStatement } from '../database.js';
+import type { Row, RunStatement } from '../database.js';
+import { WRITE_NOTHING } from '../sql-text.js';
 import {
   drizzleTransaction,
   knexTransaction,
@@ -40,6 +41,48 @@ export function joinTransaction(tx: unknown): RunStatement {
 /** As {@link joinTransaction}, for a transaction on a PGlite. */
 export function joinEmbeddedTransaction(tx: unknown): RunStatement {
   return join(tx, PGLITE_ADAPTERS);
+}
+
+/**
+ * Runs the statements of one call in a transaction of the caller. Once the call has ended, at its deadline, it runs no further ones: they
+ * could follow a rollback.
+ *
+ * @param inTime - runs work until a deadline
+ */
+export async function runInCall<T>(
+  run: RunStatement,
+  inTime: (work: () => Promise<T>) => Promise<T>,
+  work: (run: RunStatement) => Promise<T>,
+): Promise<T> {
+  let hasEnded = false;
+  const runInTime: RunStatement = async (...query) => {
+    if (hasEnded) throw new Error('transaction is closed');
+    return run(...query);
+  };
+  try {
+    return await inTime(async () => work(runInTime));
+  } finally {
+    hasEnded = true;
+  }
+}
+
+/**
+ * Runs a statement that does nothing unless {@link HAS_WRITTEN}. One that reaches the connection after a rollback, since its call was not
+ * awaited, would be committed at once.
+ *
+ * @param isDone - whether the rows show that the statement has done something
+ */
+export async function runInTransaction(
+  run: RunStatement,
+  statement: string,
+  values: readonly unknown[],
+  isDone: (rows: readonly Row[]) => boolean,
+): Promise<readonly Row[]> {
+  const rows = await run(statement, values);
+  if (isDone(rows)) return rows;
+  // It may be the first statement of the transaction that writes.
+  await run(WRITE_NOTHING, []);
+  return run(statement, values);
 }
 
 function join(tx: unknown, adapters: readonly TransactionAdapter[]): RunStatement {
