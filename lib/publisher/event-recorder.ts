@@ -76,17 +76,14 @@ export class EventRecorder {
     const items = events.flatMap((event) => itemsOf(event, now));
     if (items.length === 0) return events.map(() => []);
     requireDistinctContents(events);
-    // A conflict must leave nothing recorded. In a transaction the rollback does that, and asking could take a second
-    // connection while the transaction holds the first.
+    const within = tx === undefined ? undefined : { tx };
+    // A conflict must leave nothing recorded.
     const named = events.filter(({ options }) => options.id !== undefined);
-    if (tx === undefined && named.length > 0 && items.length > 1) {
+    if (named.length > 0 && items.length > 1) {
       const ids = named.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
-      requireSameContents(named, await this.queue.find(ids));
+      requireSameContents(named, await this.queue.find(ids, within));
     }
-    return requireSameContents(
-      events,
-      await this.queue.enqueue(items, tx === undefined ? undefined : { tx }),
-    );
+    return requireSameContents(events, await this.queue.enqueue(items, within));
   }
 
   private async requireThatHeadsCanCarry({ deliveries, endpoints }: AddressedEvent): Promise<void> {

@@ -22,7 +22,10 @@ import { TestDatabase } from './database.js';
         publisher: {
           issuer: 'https://billing.example',
           secret: SECRET,
-          endpoints: [{ id: 'crm', url: receiver.url }],
+          endpoints: [
+            { id: 'crm', url: receiver.url },
+            { id: 'ledger', url: receiver.url, events: ['order.paid'] },
+          ],
           allowHttp: true,
           allowedAddresses: ['127.0.0.1'],
           queue: new PostgresQueue({
@@ -87,6 +90,30 @@ import { TestDatabase } from './database.js';
     const claims = requests.slice(start).map((request) => request.claims.webhook);
     expect(claims.map(({ data }) => data.level)).toEqual([1, 2, 4, 5]);
     expect(claims.map(({ seq }) => seq - claims[0].seq)).toEqual([0, 1, 2, 3]);
+  });
+
+  it('records no event of a call with a conflict of ids, even if the transaction is committed', async () => {
+    const { requests } = receiver;
+    const publisher = started.app.get(WebhookPublisher);
+    const start = requests.length;
+    await publisher.publish('order.created', { id: 1 }, { id: 'taken' });
+    const client = await database.pool.connect();
+    await client.query('BEGIN');
+    const call = publisher.publishAll(
+      [
+        { event: 'order.paid', data: { id: 2 }, options: { id: 'taken' } },
+        { event: 'order.paid', data: { id: 3 } },
+      ],
+      { tx: client },
+    );
+    await expect(call).rejects.toMatchObject({ code: 'id_conflict' });
+    await client.query('COMMIT');
+    client.release();
+    await publisher.publish('order.paid', { id: 4 });
+    await receiver.received(start + 3);
+
+    const sent = requests.slice(start).map(({ claims }) => claims.webhook.data.id);
+    expect(sent).toEqual([1, 4, 4]);
   });
 
   it('returns the result of the attempt from send', async () => {
