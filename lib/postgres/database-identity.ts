@@ -13,10 +13,12 @@ export interface DatabaseIdentity {
   readonly statement: string;
 }
 
-const NAME_AND_OID = `SELECT current_database()::text AS name,
-  (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS oid`;
+/** The underscore in `database_name` reveals a mapper that renames columns, before anything is written. */
+const identityWith = (system: string): string => `SELECT current_database()::text AS database_name,
+  (SELECT oid::text FROM pg_database WHERE datname = current_database()) AS oid, ${system} AS system`;
 /** Physical copies, such as a standby, have the same identifier. */
-const WITH_SYSTEM = `${NAME_AND_OID}, (SELECT system_identifier::text FROM pg_control_system()) AS system`;
+const WITH_SYSTEM = identityWith('(SELECT system_identifier::text FROM pg_control_system())');
+const WITHOUT_SYSTEM = identityWith('NULL');
 
 /** Reads the identity of a queue's own database. */
 export async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
@@ -25,13 +27,13 @@ export async function readIdentity(run: RunStatement): Promise<DatabaseIdentity>
   } catch (error) {
     if (isOutage(error)) throw error;
     // A hosted server may not permit it. In a transaction of the caller, the attempt would abort the transaction.
-    return identityBy(run, NAME_AND_OID);
+    return identityBy(run, WITHOUT_SYSTEM);
   }
 }
 
 async function identityBy(run: RunStatement, statement: string): Promise<DatabaseIdentity> {
   const [row] = await run(statement, []);
-  const { name, oid, system } = row!;
+  const { database_name: name, oid, system } = row!;
   return { name: String(name), key: JSON.stringify([name, oid, system]), statement };
 }
 

@@ -391,12 +391,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 }
 
-/** No string in PostgreSQL contains NUL, so no delivery has such an id. */
 /** Whether one of the deliveries waits for the earlier ones of its key. */
 function haveTurns(deliveries: readonly EnqueuedDelivery[]): boolean {
   return deliveries.some(({ delivery }) => takesTurn(delivery));
 }
 
+/** No string in PostgreSQL contains NUL, so no delivery has such an id. */
 function idList(ids: readonly string[]): string {
   return JSON.stringify(ids.filter((id) => !id.includes('\0')));
 }

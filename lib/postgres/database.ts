@@ -158,17 +158,21 @@ export class Database {
    * Receives the notifications of a channel, on a connection that nothing else uses.
    *
    * @param onLost - called when the connection is lost
-   * @returns a function that ends it
+   * @returns a function that ends it; `undefined` if the pool has no connection to spare
    */
   async listen(
     ms: number | undefined,
     channel: string,
     receive: (payload: string) => void,
     onLost: () => void,
-  ): Promise<() => Promise<void>> {
+  ): Promise<(() => Promise<void>) | undefined> {
     const client = await this.client();
     if (isEmbedded(client)) return client.listen(channel, receive);
     if (!isPool(client)) throw new TypeError('The client cannot listen.');
+    if (optionsOf(client)?.['max'] === 1) {
+      warnOfSingleConnection(this.server);
+      return undefined;
+    }
     const connection = await this.connect(client, ms);
     connection.on('notification', ({ payload }) => receive(payload ?? ''));
     try {
@@ -275,8 +279,8 @@ function endsIfIdle(ms: number | undefined): string {
  * @param owner - what the pool was passed to
  */
 export function warnOfMissingTimeouts(owner: string, client: object): void {
-  const options = (client as { options?: Record<string, unknown> }).options;
-  if (!isPool(client) || typeof options !== 'object') return;
+  const options = optionsOf(client);
+  if (!isPool(client) || options === undefined) return;
   const missing = ['query_timeout', 'connectionTimeoutMillis'].filter(
     (name) => !(Number(options[name]) > 0),
   );
@@ -286,6 +290,21 @@ export function warnOfMissingTimeouts(owner: string, client: object): void {
       'wait until the operating system closes the connection, and connections that are being opened can fill the pool. ' +
       'Set query_timeout, connectionTimeoutMillis and keepAlive.',
     { code: 'WEBHOOK_POOL_WITHOUT_TIMEOUT' },
+  );
+}
+
+/** The options of a `Pool` of node-postgres, with its defaults filled in. */
+function optionsOf(client: object): Readonly<Record<string, unknown>> | undefined {
+  const { options } = client as { options?: unknown };
+  return typeof options === 'object' ? (options as Record<string, unknown>) : undefined;
+}
+
+/** LISTEN would keep the only connection, and every statement of the application would wait for it. */
+function warnOfSingleConnection(server: string): void {
+  process.emitWarning(
+    `The delivery queue receives no notifications from ${server}, because its pool has only one connection; it polls ` +
+      'instead. Raise max of the pool to 2 or more, or set notify: false.',
+    { code: 'WEBHOOK_QUEUE_NOTIFY_UNSUPPORTED' },
   );
 }
 

@@ -12,8 +12,11 @@ const LONGEST_PAUSE = 300_000;
 type Unsubscribe = () => Promise<void>;
 
 interface QueueNotificationsParts {
-  /** Subscribes; calls `onLost` when the connection is lost. */
-  readonly listen: (receive: (payload: string) => void, onLost: () => void) => Promise<Unsubscribe>;
+  /** Subscribes; calls `onLost` when the connection is lost. `undefined` if no connection can be spared. */
+  readonly listen: (
+    receive: (payload: string) => void,
+    onLost: () => void,
+  ) => Promise<Unsubscribe | undefined>;
   /** Sends a notification over another connection: a pooler may return it to the one that has sent it. */
   readonly notify: (payload: string) => Promise<unknown>;
   /** Name of the queue: the notifications of others are ignored. */
@@ -62,6 +65,10 @@ export class QueueNotifications {
     let pause = TEST_INTERVAL;
     try {
       this.unsubscribe ??= await this.subscribe();
+      if (this.unsubscribe === undefined) {
+        this.stopped = true;
+        return;
+      }
       const arrived = await this.test();
       // Without a subscription, its connection was lost during the test.
       const isDropped = !arrived && this.unsubscribe !== undefined;
@@ -85,7 +92,7 @@ export class QueueNotifications {
     if (!this.stopped) this.cancelTimer = clock.wakeAt(clock.now() + pause, () => this.start());
   }
 
-  private async subscribe(): Promise<Unsubscribe> {
+  private async subscribe(): Promise<Unsubscribe | undefined> {
     const { listen, name, onNotification } = this.parts;
     const receive = (payload: string): void => {
       if (payload === name) onNotification();
@@ -97,7 +104,7 @@ export class QueueNotifications {
       this.schedule(FIRST_PAUSE);
     };
     const unsubscribe = await listen(receive, onLost);
-    onNotification();
+    if (unsubscribe !== undefined) onNotification();
     return unsubscribe;
   }
 

@@ -29,8 +29,9 @@ export interface DatabaseQueueOptions extends QueueOptions {
   readonly pollInterval?: Duration | undefined;
   /**
    * Whether PostgreSQL notifies idle processes of new deliveries (LISTEN and NOTIFY), so that they do not wait for their
-   * next poll; default `true`. Each consuming process then keeps one connection. Set it to `false` behind a transaction
-   * pooler such as PgBouncer with `pool_mode = transaction`, which does not pass notifications on.
+   * next poll; default `true`. Each consuming process then keeps one connection; with a pool of only one, it polls instead.
+   * Set it to `false` behind a transaction pooler such as PgBouncer with `pool_mode = transaction`, which does not pass
+   * notifications on.
    */
   readonly notify?: boolean | undefined;
   /**

@@ -1,6 +1,7 @@
 import type { OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import { hasMethods } from '../options/rules.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 
@@ -12,18 +13,21 @@ interface TransactionHostLike {
   isTransactionActive(): boolean;
 }
 
+/** The documented methods of a host: the application may have a class of the same name. */
+const HOST_METHODS = ['withTransaction', 'withoutTransaction', 'isTransactionActive'];
+
 /** `TransactionHost`, and for a named connection `TransactionHost_name`. */
 const HOST_TOKEN = /^TransactionHost(?:_(.+))?$/;
 
 /**
  * Chooses the transaction that an event is recorded in: the current one if the application uses `@nestjs-cls/transactional`.
  *
- * Its hosts are found among the providers by their token. Without an import, the package stays optional, and a second copy of
- * it is never used by mistake.
+ * Its hosts are found among the providers by their token and their methods. Without an import, the package stays optional, and
+ * a second copy of it is never used by mistake.
  */
 export class PublishTransaction implements OnApplicationBootstrap {
   private readonly log = new PublisherLog();
-  private hosts: ReadonlyMap<string | undefined, Wrapper> = new Map();
+  private candidates: readonly (readonly [string | undefined, Wrapper])[] = [];
   private knownModules = 0;
   // Not printed with the publisher: the container has the options of the application, with their secrets.
   readonly #discovery: DiscoveryService;
@@ -73,7 +77,7 @@ export class PublishTransaction implements OnApplicationBootstrap {
   private find(): unknown {
     const { queue, transactionHost } = this.options;
     if (transactionHost === false) return undefined;
-    const host = this.chosen([...this.findHosts()].flatMap(activeHost));
+    const host = this.chosen(this.findHosts());
     if (host === undefined) return undefined;
     if (queue.transactional) return host.tx;
     this.log.once(
@@ -86,11 +90,9 @@ export class PublishTransaction implements OnApplicationBootstrap {
     return undefined;
   }
 
-  private chosen(
-    active: readonly (readonly [string | undefined, TransactionHostLike])[],
-  ): TransactionHostLike | undefined {
+  private chosen(hosts: ReadonlyMap<string | undefined, Wrapper>): TransactionHostLike | undefined {
     const { transactionHost } = this.options;
-    const hosts = this.hosts;
+    const active = [...hosts].flatMap(activeHost);
     if (typeof transactionHost === 'string' || hosts.has(undefined) || hosts.size < 2) {
       const [only] = hosts.keys();
       const name = transactionHost || (hosts.has(undefined) ? undefined : only);
@@ -108,9 +110,11 @@ export class PublishTransaction implements OnApplicationBootstrap {
   private findHosts(): ReadonlyMap<string | undefined, Wrapper> {
     if (this.#modules.size !== this.knownModules) {
       this.knownModules = this.#modules.size;
-      this.hosts = new Map(this.#discovery.getProviders().flatMap(namedHost));
+      this.candidates = this.#discovery.getProviders().flatMap(namedHost);
     }
-    return this.hosts;
+    return new Map(
+      this.candidates.filter(([, { instance }]) => hasMethods(instance, HOST_METHODS)),
+    );
   }
 }
 

@@ -1,5 +1,7 @@
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
+import knex from 'knex';
+import { CamelCasePlugin, Kysely, ParseJSONResultsPlugin, PostgresDialect } from 'kysely';
 import { Pool } from 'pg';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { WebhookPublisher } from 'nestjs-webhook-token';
@@ -39,6 +41,47 @@ async function start(queue: WebhookQueue, endpointStore: EndpointStore): Promise
 
 afterEach(async () => started.app.close());
 
+/** A row with its names in camel case, as mappers of applications return it. */
+function camelCased(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const rename = (name: string): string =>
+    name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [rename(name), value]));
+}
+
+function withoutNull(row: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(row).filter(([, value]) => value !== null));
+}
+
+/** A Kysely or a Knex that maps results, and how it opens a transaction. */
+interface Mapping {
+  readonly transaction: <T>(work: (tx: unknown) => Promise<T>) => Promise<T>;
+  readonly close: () => Promise<void>;
+}
+
+function kyselyWith(plugin: CamelCasePlugin | ParseJSONResultsPlugin): Mapping {
+  const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
+  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }), plugins: [plugin] });
+  return {
+    transaction: async (work) => db.transaction().execute(work),
+    close: async () => db.destroy(),
+  };
+}
+
+/** A result of `raw()`. */
+interface KnexResult {
+  readonly rows: Record<string, unknown>[];
+}
+
+function knexWith(map: (result: KnexResult) => unknown): Mapping {
+  const connection = urlOf('PostgreSQL');
+  const postProcessResponse = (result: any): unknown => (result?.rows ? map(result) : result);
+  const db = knex({ client: 'pg', connection, postProcessResponse });
+  return {
+    transaction: async (work) => db.transaction(work),
+    close: async () => db.destroy(),
+  };
+}
+
 (await describeWith('PostgreSQL'))('publish({ tx, tenant }) on PostgreSQL', () => {
   const database = new TestDatabase();
   const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: POOL_SIZE });
@@ -73,6 +116,68 @@ afterEach(async () => started.app.close());
     const fulfilled = { status: 'fulfilled', value: ['crm'] };
     expect(results).toEqual(Array.from({ length: TRANSACTIONS }, () => fulfilled));
   });
+
+  it.each<[string, () => Mapping]>([
+    ['the CamelCasePlugin of Kysely', () => kyselyWith(new CamelCasePlugin())],
+    ['the ParseJSONResultsPlugin of Kysely', () => kyselyWith(new ParseJSONResultsPlugin())],
+    [
+      'postProcessResponse of Knex',
+      () => knexWith((result) => ({ ...result, rows: result.rows.map(camelCased) })),
+    ],
+  ])('finds endpoints and duplicates in spite of %s', async (_, open) => {
+    const store = new PostgresEndpointStore(pool, storeIn(database.newSchema()));
+    await store.migrate();
+    const publisher = await start(newQueue(), store);
+    const { transaction, close } = open();
+    const publish = async () =>
+      transaction(async (tx) =>
+        publisher.publish('order.created', {}, { id: 'event-1', tenant: 'acme', tx }),
+      );
+    try {
+      const first = await publish();
+      expect(first.deliveries).toMatchObject([{ endpointId: 'crm' }]);
+      expect(first.duplicate).toBeUndefined();
+      expect(await publish()).toMatchObject({ duplicate: true });
+    } finally {
+      await close();
+    }
+  });
+
+  it.each<[string, boolean, (result: KnexResult) => unknown]>([
+    ['renames columns of the endpoint store', true, ({ rows }) => rows.map(camelCased)],
+    ['renames columns of the queue', false, ({ rows }) => rows.map(camelCased)],
+    [
+      'removes null from its rows',
+      true,
+      (result) => ({ ...result, rows: result.rows.map(withoutNull) }),
+    ],
+  ])(
+    'records nothing if a mapper %s, and the error gives the remedy',
+    async (_, transactional, map) => {
+      const options = { ...storeIn(database.newSchema()), transactional };
+      const store = new PostgresEndpointStore(pool, options);
+      await store.migrate();
+      const queue = newQueue();
+      const publisher = await start(queue, store);
+      const { transaction, close } = knexWith(map);
+      try {
+        // The transaction is committed in spite of the error.
+        await transaction(async (tx) => {
+          const published = publisher.publish('order.created', {}, { tenant: 'acme', tx });
+          await expect(published).rejects.toMatchObject({
+            code: 'unsupported_option',
+            message: expect.stringMatching(
+              /row without the column "\w+": a mapper .* Exclude raw queries from it, or/,
+            ),
+          });
+        });
+
+        expect(await queue.list({}, { limit: 10 })).toEqual([]);
+      } finally {
+        await close();
+      }
+    },
+  );
 
   it('looks endpoints up outside the transaction if the store is configured as in another database', async () => {
     const schema = database.newSchema();

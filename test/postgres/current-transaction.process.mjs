@@ -227,6 +227,14 @@ const scenarios = {
     await start([undefined], {}, { adapter: foreignAdapter });
     return host().withTransaction(() => publish('foreign'));
   },
+  async 'no connection, but a class of the application with the name TransactionHost'() {
+    class TransactionHost {
+      name = 'of the application';
+    }
+    Injectable()(TransactionHost);
+    await start([], {}, { providers: [TransactionHost] });
+    return isRecorded(await publish('namesake'));
+  },
   async 'a queue in memory'() {
     await start([undefined], { queue: new InProcessQueue() });
     await undone(host(), () => publish('meant-so', { tx: false }));

@@ -58,6 +58,10 @@ const problem = (code: string, message: RegExp): object => ({
       problem('unsupported_option', /cannot be joined: .*publisher\.transactionHost/),
     ],
     [
+      'no connection, but a class of the application with the name TransactionHost',
+      { value: true },
+    ],
+    [
       'a queue in memory',
       { value: { before: 0, recorded: true, warnings: [expect.stringMatching(/tx: false/)] } },
     ],

@@ -1,4 +1,5 @@
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
+import { Pool } from 'pg';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue, type PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
 import { QueueNotifications } from '../../lib/postgres/queue-notifications.js';
@@ -84,6 +85,29 @@ import { due } from './deliveries.js';
       await until(() => handled.includes('missed'));
       expect(handled).toEqual(['first', 'missed']);
     });
+  });
+
+  it('polls if its pool has only one connection, and warns once', async () => {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 1 });
+    try {
+      const source = { pool, pollInterval: '100ms' };
+      await withProcesses(source, async ({ publishing, handled, schema }) => {
+        await publishing.enqueue([due('polled')]);
+        await until(() => handled.includes('polled'));
+        expect(await listeners(schema)).toEqual([]);
+      });
+      const code = 'WEBHOOK_QUEUE_NOTIFY_UNSUPPORTED';
+      const warnings = warn.mock.calls.filter(
+        ([, options]) => (options as unknown as { code: string }).code === code,
+      );
+      expect(warnings).toEqual([
+        [expect.stringMatching(/only one connection; it polls instead\. Raise max /), { code }],
+      ]);
+    } finally {
+      warn.mockRestore();
+      await pool.end();
+    }
   });
 
   it('does not listen if notify is off', async () => {

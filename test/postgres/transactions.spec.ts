@@ -398,7 +398,8 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
     const statement = `SELECT '{"a":1}'::jsonb ? $1 AS has`;
 
     await library('Knex').transaction(async (trx) => {
-      expect(await joinTransaction(trx)(statement, ['a'])).toEqual([{ has: true }]);
+      const [row] = await joinTransaction(trx)(statement, ['a']);
+      expect(row!['has']).toBe(true);
     });
   });
 });

@@ -39,7 +39,7 @@ const APPLIED = Array.from({ length: 64 }, (_, index) => {
 const OPENING = [
   [/^SELECT to_regclass/, [{ there: true }]],
   [/FROM \w+\.migration /, APPLIED],
-  [/^SELECT current_database/, [{ name: 'simulated', oid: '1', system: '1' }]],
+  [/^SELECT current_database/, [{ database_name: 'simulated', oid: '1', system: '1' }]],
 ];
 
 /** A pool of connections of a process. */

@@ -90,7 +90,7 @@ function join(tx: unknown, adapters: readonly TransactionAdapter[]): RunStatemen
   if ((typeof tx === 'object' && tx !== null) || typeof tx === 'function') {
     for (const adapter of adapters) {
       const run = adapter.join(tx);
-      if (run !== undefined) return run;
+      if (run !== undefined) return async (...query) => (await run(...query)).map(complete);
     }
   }
   const names = adapters.map(({ name }) => name).join(', ');
@@ -98,4 +98,23 @@ function join(tx: unknown, adapters: readonly TransactionAdapter[]): RunStatemen
     'unsupported_option',
     `tx is not a transaction that can be joined here; pass one of: ${names}.`,
   );
+}
+
+/**
+ * Makes reading a column that a row lacks an error. A mapper of the application may rename or remove columns, and `undefined`
+ * would be taken for a value.
+ */
+function complete(row: Row): Row {
+  return new Proxy(row, {
+    get(columns, name) {
+      const value: unknown = Reflect.get(columns, name);
+      if (value !== undefined) return value;
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        `tx returned a row without the column "${String(name)}": a mapper of its library renames or removes columns, such as an ` +
+          'extension of Prisma, postProcessResponse of Knex or transform of Postgres.js. Exclude raw queries from it, or ' +
+          'pass a transaction that was opened without it.',
+      );
+    },
+  });
 }

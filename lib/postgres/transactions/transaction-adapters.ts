@@ -1,5 +1,5 @@
 import { WebhookDeliveryError } from '../../errors/webhook.error.js';
-import type { RunStatement } from '../database.js';
+import type { Row, RunStatement } from '../database.js';
 import { sqlLiterals } from '../sql-text.js';
 
 /**
@@ -45,7 +45,13 @@ export function hasMethods<Name extends string>(
 
 /** The members of a Transaction of Knex that are used. */
 interface KnexTransactionLike {
-  raw(text: string, bindings: unknown[]): PromiseLike<unknown>;
+  raw(
+    text: string,
+    bindings: unknown[],
+  ): {
+    /** Options of the driver, for this statement. */
+    options(options: { readonly rowMode: 'array' }): PromiseLike<unknown>;
+  };
 }
 
 export const knexTransaction: TransactionAdapter = {
@@ -59,13 +65,22 @@ export const knexTransaction: TransactionAdapter = {
     return async (text, values) => {
       const { sql, bindings } = questionMarks(text, values);
       try {
-        return rowsOf(await trx.raw(sql, bindings));
+        // As arrays, because `postProcessResponse` of the application may rename the members of objects.
+        return namedRows(await trx.raw(sql, bindings).options({ rowMode: 'array' }));
       } catch (error) {
         throw withoutStatement(error);
       }
     };
   },
 };
+
+/** The rows of a result of node-postgres with `rowMode: 'array'`. */
+function namedRows(result: unknown): Row[] {
+  const { fields = [] } = (result ?? {}) as { fields?: readonly { readonly name: string }[] };
+  return rowsOf(result).map((values) =>
+    Object.fromEntries(fields.map(({ name }, index) => [name, values[index]])),
+  );
+}
 
 /** Knex binds values to `?`; a literal question mark is written `\?`. */
 function questionMarks(
@@ -91,6 +106,7 @@ function withoutStatement(error: unknown): unknown {
 /** The members of a Transaction of Kysely that are used. */
 interface KyselyTransactionLike {
   readonly isTransaction: boolean;
+  withoutPlugins(): KyselyTransactionLike;
   executeQuery(query: {
     readonly sql: string;
     readonly parameters: readonly unknown[];
@@ -108,10 +124,12 @@ export const kyselyTransaction: TransactionAdapter = {
       const remedy = 'pass the trx of db.transaction().execute(async (trx) => …)';
       throw noTransaction('Kysely itself', remedy);
     }
+    // Plugins of the application may rename columns, or parse JSON.
+    const plain = trx.withoutPlugins();
     return async (sql, parameters) => {
       const query = { kind: 'RawNode' } as const;
       const queryId = { queryId: 'nestjs-webhook-token' };
-      return rowsOf(await trx.executeQuery({ sql, parameters, query, queryId }));
+      return rowsOf(await plain.executeQuery({ sql, parameters, query, queryId }));
     };
   },
 };
