@@ -20,6 +20,7 @@ import {
   UNREADABLE,
 } from './connections.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
+import { RESERVED_HEADERS } from './endpoint-settings.js';
 import type { ComposedRequest } from './request.composer.js';
 
 interface HttpClient {
@@ -137,13 +138,10 @@ export class HttpTransport {
     return typeof this.defaults?.adapter === 'function';
   }
 
-  /** Headers that HttpService adds to every request, and so to ours. */
+  /** Headers that HttpService adds to a HEAD. */
   inheritedHeaders(): Record<string, string> {
-    const { common, head } = (this.defaults?.headers ?? {}) as Partial<Record<string, object>>;
     return Object.fromEntries(
-      Object.entries({ ...common, ...head }).filter(
-        (entry): entry is [string, string] => typeof entry[1] === 'string',
-      ),
+      this.defaultHeaders('HEAD').filter(([name]) => !RESERVED_HEADERS.has(name.toLowerCase())),
     );
   }
 
@@ -174,11 +172,13 @@ export class HttpTransport {
   }
 
   private configOf(
-    { method, url, headers, body }: ComposedRequest,
+    request: ComposedRequest,
     client: HttpClient,
     connections: Connections,
     signal: AbortSignal,
   ): AxiosRequestConfig {
+    const { method, url, body } = request;
+    const headers = this.headersOf(request);
     const shared = (connections.shared ??= {
       ...OF_REQUEST,
       ...(connections.settings as object),
@@ -187,6 +187,31 @@ export class HttpTransport {
     });
     const adapter = this.usesForeignAdapter ? undefined : shared.adapter;
     return { ...shared, method, url, headers, signal, data: body, adapter };
+  }
+
+  /** With `null`, for which axios sends nothing, instead of each default header that frames or authenticates a request. */
+  private headersOf({ method, headers }: ComposedRequest): Readonly<Record<string, string | null>> {
+    const reserved = this.defaultHeaders(method)
+      .map(([name]) => name.toLowerCase())
+      .filter((name) => RESERVED_HEADERS.has(name));
+    if (reserved.length === 0) return headers;
+    const own = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
+    const withheld = reserved.filter((name) => !own.has(name));
+    return { ...headers, ...Object.fromEntries(withheld.map((name) => [name, null])) };
+  }
+
+  /** The application's default headers, in the order in which axios merges them. They may change between two requests. */
+  private defaultHeaders(method: 'HEAD' | 'POST'): [name: string, value: string][] {
+    const all = (this.defaults?.headers ?? {}) as Partial<Record<string, string | object>>;
+    const found: [string, string][] = [];
+    for (const headers of [all['common'], all[method.toLowerCase()], all]) {
+      for (const [name, value] of Object.entries(headers ?? {}) as [string, typeof headers][]) {
+        // An object has the headers of a method.
+        if (value === undefined || (typeof value === 'object' && !Array.isArray(value))) continue;
+        found.push([name, String(value)]);
+      }
+    }
+    return found;
   }
 
   /** The application's defaults; a fake HttpService may have none. */
@@ -247,11 +272,14 @@ function deliveryAxios({ Axios }: typeof import('axios')): InstanceType<typeof A
       this.request = this.request.bind(this);
     }
 
-    /** Without interceptors, a complete request needs nothing of the core of axios, which takes longer than the request. */
+    /** Without interceptors and defaults, a complete request needs nothing of the core of axios, which takes longer than the request. */
     override async request(config: AxiosRequestConfig): Promise<never> {
       const { request, response } = this.interceptors;
       const isIntercepted = request.handlers?.length !== 0 || response.handlers?.length !== 0;
-      if (isIntercepted || typeof config.adapter !== 'function') return super.request(config);
+      const hasDefaults = Object.keys(this.defaults.headers).length !== 0;
+      if (isIntercepted || hasDefaults || typeof config.adapter !== 'function') {
+        return super.request(config);
+      }
       return config.adapter(config as InternalAxiosRequestConfig) as Promise<never>;
     }
   }
