@@ -3,6 +3,7 @@ import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } fr
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
+import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
   answerOfError,
@@ -16,12 +17,14 @@ import {
   type Connections,
   IdentityConnections,
   isUnchanged,
+  thrownWarning,
   type TransportOptions,
   UNREADABLE,
 } from './connections.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 import { RESERVED_HEADERS } from './endpoint-settings.js';
 import type { ComposedRequest } from './request.composer.js';
+import { isForeign } from './transport-failure.js';
 
 interface HttpClient {
   readonly http: HttpService;
@@ -46,7 +49,6 @@ const ANSWER_SETTINGS = {
   transformRequest: [],
   // Parsing JSON would fail on an empty 204, and an acknowledged event would be sent again.
   transformResponse: [],
-  validateStatus: (): boolean => true,
   maxBodyLength: Infinity,
 };
 
@@ -105,17 +107,20 @@ export class HttpTransport {
       let hasAnswer = false;
       try {
         const config = this.configOf(request, client, connections, signal);
+        const received = recordReceived(config);
+        const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
+          const isRefused = !isAcknowledged(request.method, answer);
+          whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+        };
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnOfBypass(config, response);
-            const answer = readAnswer(response) ?? this.unreadable();
             hasAnswer = true;
-            const isRefused = !isAcknowledged(request.method, answer);
-            whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+            end(response, readAnswer(response) ?? this.unreadable());
           },
           error: (error: unknown) => {
             this.warnOfBypass(config, error);
-            resolve(answerOfError(error));
+            end(received.response, this.answerBehind(error, received, request.method));
           },
           complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
@@ -224,10 +229,54 @@ export class HttpTransport {
     if (warning !== undefined) this.log.once('warn', 'bypass', () => warning);
   }
 
+  /** What was received counts, whatever an interceptor made of it, unless axios itself failed the request. */
+  private answerBehind(
+    error: unknown,
+    received: Received,
+    method: 'HEAD' | 'POST',
+  ): ReceiverAnswer | NoAnswer {
+    const thrown = answerOfError(error);
+    const answer = readAnswer(received.response);
+    const isDelivered = answer !== undefined && isAcknowledged(method, answer);
+    if (!isDelivered && (thrown.statusCode !== undefined || !isForeign(error))) return thrown;
+    const outcome = answer ?? answerOfError(received.error);
+    const reason = outcome.statusCode === undefined ? outcome.reason : `http_${outcome.statusCode}`;
+    const topic = answer === undefined ? 'thrown instead of an answer' : 'thrown after an answer';
+    this.log.once('warn', topic, () =>
+      thrownWarning(errorName(error), isDelivered ? undefined : reason),
+    );
+    return outcome;
+  }
+
   private unreadable(): NoAnswer {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
+}
+
+/** What the adapter returned or threw, before interceptors. */
+interface Received {
+  response?: unknown;
+  error?: unknown;
+}
+
+/** Records the result of the last request that is sent with these settings; an interceptor may repeat it. */
+function recordReceived(config: AxiosRequestConfig): Received {
+  const received: Received = {};
+  const { adapter } = config;
+  if (typeof adapter !== 'function') return received;
+  config.adapter = async (sent) => {
+    received.response = received.error = undefined;
+    try {
+      const response = await adapter(sent);
+      received.response = response;
+      return response;
+    } catch (error) {
+      received.error = error;
+      throw error;
+    }
+  };
+  return received;
 }
 
 /**
