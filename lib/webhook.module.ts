@@ -1,9 +1,17 @@
-import { Module, type DynamicModule, type InjectionToken, type Provider } from '@nestjs/common';
-import { DiscoveryModule } from '@nestjs/core';
+import {
+  Injectable,
+  Module,
+  type DynamicModule,
+  type InjectionToken,
+  type OnModuleInit,
+  type Provider,
+} from '@nestjs/common';
+import { DiscoveryModule, ModuleRef } from '@nestjs/core';
 import { WebhookClock } from './clock/webhook-clock.js';
 import { WebhookConfigurationError } from './errors/webhook.error.js';
 import { PUBLISHER_OPTIONS } from './publisher/publisher-options.resolver.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
+import { WebhookPublisher } from './publisher/webhook.publisher.js';
 import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
@@ -24,6 +32,34 @@ export const RESOLVED_OPTIONS = Symbol(
   'options of WebhookModule: import WebhookModule.forRoot(), not WebhookModule',
 );
 
+/** Fails start-up if receivers or publisher are request-scoped: Nest would never start them, without a message. */
+@Injectable()
+class ScopeCheck implements OnModuleInit {
+  constructor(private readonly module: ModuleRef) {}
+
+  onModuleInit(): void {
+    this.requireStatic(
+      RESOLVED_OPTIONS,
+      'forRootAsync',
+      'its options are request-scoped, so no webhook would be received or sent; inject no REQUEST and no request-scoped provider into the factory',
+    );
+    this.requireStatic(
+      WebhookPublisher,
+      'httpModule',
+      'its HttpService is request-scoped, so no delivery would be sent; register it without REQUEST and without a request-scoped provider',
+    );
+  }
+
+  private requireStatic(token: symbol | typeof WebhookPublisher, path: string, message: string) {
+    try {
+      // Throws for a provider that is not static.
+      this.module.get<unknown>(token);
+    } catch (cause) {
+      throw new WebhookConfigurationError([{ path, message }], { cause });
+    }
+  }
+}
+
 function from(
   provide: InjectionToken,
   useFactory: (options: ResolvedWebhookOptions) => unknown,
@@ -43,6 +79,7 @@ const OPTION_PROVIDERS: Provider[] = [
     },
     inject: [MODULE_OPTIONS_TOKEN],
   },
+  ScopeCheck,
   from(WebhookClock, ({ clock }) => clock),
   from(WEBHOOK_RECEIVERS, ({ receivers }) => receivers),
   from(RECEIVER_SHUTDOWN, ({ clock, shutdownTimeout }) => ({ clock, timeout: shutdownTimeout })),

@@ -1,4 +1,13 @@
-import { All, Controller, Req, Res, type Type, UseGuards } from '@nestjs/common';
+import {
+  All,
+  Controller,
+  Req,
+  Res,
+  type Type,
+  UseGuards,
+  VERSION_NEUTRAL,
+  VersioningType,
+} from '@nestjs/common';
 import { type AdapterRequest, type AdapterResponse, ConsoleHandler } from './console.handler.js';
 import type { ResolvedConsole, WebhookConsoleExtras } from './console-options.js';
 
@@ -22,11 +31,17 @@ export class ConsoleControllers {
    * hides the routes from OpenAPI documents.
    *
    * @param router - of the HTTP adapter: 'express' or 'fastify'
+   * @param versioning - of the application; absent if its routes have no versions
    */
-  async mount({ path, portal }: ResolvedConsole, router: string): Promise<void> {
+  async mount(
+    { path, portal }: ResolvedConsole,
+    router: string,
+    versioning: VersioningType | undefined,
+  ): Promise<void> {
     const paths = ['', router === 'fastify' ? '*' : '*path'];
-    setRoute(this.console, path, paths);
-    if (portal !== undefined) setRoute(this.portal, portal.path, paths);
+    const route = { paths, isVersioned: versioning === VersioningType.URI };
+    setRoute(this.console, path, route);
+    if (portal !== undefined) setRoute(this.portal, portal.path, route);
     const swagger = await import('@nestjs/swagger').catch(() => undefined);
     for (const controller of [this.console, this.portal]) {
       swagger?.ApiExcludeController()(controller);
@@ -34,10 +49,16 @@ export class ConsoleControllers {
   }
 }
 
+interface SharedRoute {
+  readonly paths: string[];
+  /** A browser can send a version in the URL only. */
+  readonly isVersioned: boolean;
+}
+
 /** Makes the only method of a controller a route; until then it is none. */
-function setRoute(controller: Type, path: string, paths: string[]): void {
+function setRoute(controller: Type, path: string, { paths, isVersioned }: SharedRoute): void {
   const prototype = controller.prototype as object;
-  Controller(path)(controller);
+  Controller({ path, ...(!isVersioned && { version: VERSION_NEUTRAL }) })(controller);
   All(paths)(prototype, 'handle', Object.getOwnPropertyDescriptor(prototype, 'handle')!);
 }
 

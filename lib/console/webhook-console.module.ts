@@ -7,7 +7,7 @@ import {
   type NestModule,
   type Provider,
 } from '@nestjs/common';
-import { HttpAdapterHost } from '@nestjs/core';
+import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { readOptions, requireOptions } from '../options/read-options.js';
 import { func, object, optional, rule, type Rule, unchecked } from '../options/rules.js';
 import { ActivityLog } from './activity-log.js';
@@ -73,7 +73,7 @@ const ASYNC_OPTIONS = object<WebhookConsoleAsyncOptions>()({
  * WebhookConsoleModule.forRoot({ guards: [AdminGuard], capabilities: ['view', 'redeliver'] })
  * ```
  *
- * Its controllers are ordinary ones: global guards, the global prefix and versions apply. In production it does not start without
+ * Its controllers are ordinary ones: global guards, the global prefix and versions in URLs apply. In production it does not start without
  * a guard.
  */
 @Module({})
@@ -83,6 +83,7 @@ export class WebhookConsoleModule implements NestModule {
     @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
     private readonly controllers: ConsoleControllers,
     private readonly adapterHost: HttpAdapterHost,
+    private readonly config: ApplicationConfig,
   ) {}
 
   /**
@@ -91,7 +92,8 @@ export class WebhookConsoleModule implements NestModule {
    * @hidden
    */
   async configure(): Promise<void> {
-    await this.controllers.mount(this.options, this.adapterHost.httpAdapter.getType());
+    const router = this.adapterHost.httpAdapter.getType();
+    await this.controllers.mount(this.options, router, this.config.getVersioning()?.type);
   }
 
   /**

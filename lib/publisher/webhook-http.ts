@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { isAbsolute, join } from 'node:path';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
-import { createHttpService } from '../sending/http.transport.js';
+import { createHttpService } from '../sending/delivery-axios.js';
 
 /**
  * Injection token of the HttpService that deliveries are sent with: `undefined` if one is created for the first attempt, or the

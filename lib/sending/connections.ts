@@ -96,6 +96,7 @@ const DELIVERY_SETTINGS = {
   decompress: false,
   maxContentLength: MAX_ANSWER_BYTES,
   maxRedirects: 0,
+  validateStatus: (): boolean => true,
   // A proxy from the environment would bypass the egress guard.
   proxy: false,
   // The attempt has its own deadline; the timeout of axios does not end a slowly dripping answer.
@@ -148,6 +149,20 @@ export function isUnchanged(config: AxiosRequestConfig, settings: DeliverySettin
 /** A warning for a response that an interceptor of the application has replaced by something else. */
 export const UNREADABLE =
   'HttpService did not return an Axios response (malformed_response), so every delivery is retried: an interceptor probably returns response.data. Pass the publisher an HttpService without it ("httpModule").';
+
+/**
+ * A warning for an error that code of the application threw.
+ *
+ * @param name - of the error; its message may quote data or credentials
+ * @param failure - of the attempt; absent if the receiver had acknowledged the event before
+ */
+export function thrownWarning(name: string, failure: string | undefined): string {
+  const outcome =
+    failure === undefined
+      ? 'The event counts as delivered, because its receiver had acknowledged it before'
+      : `The attempt failed (${failure})`;
+  return `HttpService threw ${name}, not an error of axios or of the connection: an interceptor probably threw it. ${outcome}. Correct the interceptor, or pass the publisher an HttpService without it ("httpModule").`;
+}
 
 /**
  * A warning if an interceptor of the application made a request bypass the egress guard, perhaps on purpose: for a proxy.

@@ -149,10 +149,10 @@ export function applySettings(
 }
 
 /**
- * They frame or authenticate the request, or apply to one connection. A second value for any of them enables request
+ * Headers that frame or authenticate the request, or apply to one connection. A second value for any of them enables request
  * smuggling.
  */
-const REFUSED = new Set([
+export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   'authorization',
   'connection',
   'content-encoding',
@@ -174,7 +174,7 @@ const REFUSED = new Set([
 
 /** @returns what is wrong with a configured header, and the remedy; `undefined` if nothing is */
 export function headerProblem(name: string, value: unknown): string | undefined {
-  if (REFUSED.has(name.toLowerCase())) {
+  if (RESERVED_HEADERS.has(name.toLowerCase())) {
     return 'is set by the library, which frames and authenticates the request; remove it';
   }
   try {

@@ -3,6 +3,7 @@ import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } fr
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import type { GuardedAgents } from '../egress/guarded-agent.js';
+import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
   answerOfError,
@@ -16,11 +17,15 @@ import {
   type Connections,
   IdentityConnections,
   isUnchanged,
+  thrownWarning,
   type TransportOptions,
   UNREADABLE,
 } from './connections.js';
+import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
+import { RESERVED_HEADERS } from './endpoint-settings.js';
 import type { ComposedRequest } from './request.composer.js';
+import { isForeign } from './transport-failure.js';
 
 interface HttpClient {
   readonly http: HttpService;
@@ -45,7 +50,6 @@ const ANSWER_SETTINGS = {
   transformRequest: [],
   // Parsing JSON would fail on an empty 204, and an acknowledged event would be sent again.
   transformResponse: [],
-  validateStatus: (): boolean => true,
   maxBodyLength: Infinity,
 };
 
@@ -104,17 +108,20 @@ export class HttpTransport {
       let hasAnswer = false;
       try {
         const config = this.configOf(request, client, connections, signal);
+        const received = recordReceived(config);
+        const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
+          const isRefused = !isAcknowledged(request.method, answer);
+          whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+        };
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
             this.warnOfBypass(config, response);
-            const answer = readAnswer(response) ?? this.unreadable();
             hasAnswer = true;
-            const isRefused = !isAcknowledged(request.method, answer);
-            whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+            end(response, readAnswer(response) ?? this.unreadable());
           },
           error: (error: unknown) => {
             this.warnOfBypass(config, error);
-            resolve(answerOfError(error));
+            end(received.response, this.answerBehind(error, received, request.method));
           },
           complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
@@ -137,13 +144,10 @@ export class HttpTransport {
     return typeof this.defaults?.adapter === 'function';
   }
 
-  /** Headers that HttpService adds to every request, and so to ours. */
+  /** Headers that HttpService adds to a HEAD. */
   inheritedHeaders(): Record<string, string> {
-    const { common, head } = (this.defaults?.headers ?? {}) as Partial<Record<string, object>>;
     return Object.fromEntries(
-      Object.entries({ ...common, ...head }).filter(
-        (entry): entry is [string, string] => typeof entry[1] === 'string',
-      ),
+      this.defaultHeaders('HEAD').filter(([name]) => !RESERVED_HEADERS.has(name.toLowerCase())),
     );
   }
 
@@ -174,11 +178,13 @@ export class HttpTransport {
   }
 
   private configOf(
-    { method, url, headers, body }: ComposedRequest,
+    request: ComposedRequest,
     client: HttpClient,
     connections: Connections,
     signal: AbortSignal,
   ): AxiosRequestConfig {
+    const { method, url, body } = request;
+    const headers = this.headersOf(request);
     const shared = (connections.shared ??= {
       ...OF_REQUEST,
       ...(connections.settings as object),
@@ -187,6 +193,31 @@ export class HttpTransport {
     });
     const adapter = this.usesForeignAdapter ? undefined : shared.adapter;
     return { ...shared, method, url, headers, signal, data: body, adapter };
+  }
+
+  /** With `null`, for which axios sends nothing, instead of each default header that frames or authenticates a request. */
+  private headersOf({ method, headers }: ComposedRequest): Readonly<Record<string, string | null>> {
+    const reserved = this.defaultHeaders(method)
+      .map(([name]) => name.toLowerCase())
+      .filter((name) => RESERVED_HEADERS.has(name));
+    if (reserved.length === 0) return headers;
+    const own = new Set(Object.keys(headers).map((name) => name.toLowerCase()));
+    const withheld = reserved.filter((name) => !own.has(name));
+    return { ...headers, ...Object.fromEntries(withheld.map((name) => [name, null])) };
+  }
+
+  /** The application's default headers, in the order in which axios merges them. They may change between two requests. */
+  private defaultHeaders(method: 'HEAD' | 'POST'): [name: string, value: string][] {
+    const all = (this.defaults?.headers ?? {}) as Partial<Record<string, string | object>>;
+    const found: [string, string][] = [];
+    for (const headers of [all['common'], all[method.toLowerCase()], all]) {
+      for (const [name, value] of Object.entries(headers ?? {}) as [string, typeof headers][]) {
+        // An object has the headers of a method.
+        if (value === undefined || (typeof value === 'object' && !Array.isArray(value))) continue;
+        found.push([name, String(value)]);
+      }
+    }
+    return found;
   }
 
   /** The application's defaults; a fake HttpService may have none. */
@@ -199,10 +230,54 @@ export class HttpTransport {
     if (warning !== undefined) this.log.once('warn', 'bypass', () => warning);
   }
 
+  /** What was received counts, whatever an interceptor made of it, unless axios itself failed the request. */
+  private answerBehind(
+    error: unknown,
+    received: Received,
+    method: 'HEAD' | 'POST',
+  ): ReceiverAnswer | NoAnswer {
+    const thrown = answerOfError(error);
+    const answer = readAnswer(received.response);
+    const isDelivered = answer !== undefined && isAcknowledged(method, answer);
+    if (!isDelivered && (thrown.statusCode !== undefined || !isForeign(error))) return thrown;
+    const outcome = answer ?? answerOfError(received.error);
+    const reason = outcome.statusCode === undefined ? outcome.reason : `http_${outcome.statusCode}`;
+    const topic = answer === undefined ? 'thrown instead of an answer' : 'thrown after an answer';
+    this.log.once('warn', topic, () =>
+      thrownWarning(errorName(error), isDelivered ? undefined : reason),
+    );
+    return outcome;
+  }
+
   private unreadable(): NoAnswer {
     this.log.once('warn', 'unreadable', () => UNREADABLE);
     return { reason: 'malformed_response', isUnreadable: true };
   }
+}
+
+/** What the adapter returned or threw, before interceptors. */
+interface Received {
+  response?: unknown;
+  error?: unknown;
+}
+
+/** Records the result of the last request that is sent with these settings; an interceptor may repeat it. */
+function recordReceived(config: AxiosRequestConfig): Received {
+  const received: Received = {};
+  const { adapter } = config;
+  if (typeof adapter !== 'function') return received;
+  config.adapter = async (sent) => {
+    received.response = received.error = undefined;
+    try {
+      const response = await adapter(sent);
+      received.response = response;
+      return response;
+    } catch (error) {
+      received.error = error;
+      throw error;
+    }
+  };
+  return received;
 }
 
 /**
@@ -229,33 +304,6 @@ function requestOf(response: unknown): http.ClientRequest | undefined {
     // Reading what an interceptor or a fake returns may throw.
     return undefined;
   }
-}
-
-/** Creates the module's own HttpService. */
-export async function createHttpService(): Promise<HttpService> {
-  const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
-  // @nestjs/axios 4 names the declarations of axios for CommonJS, version 12 those for ES modules.
-  return new HttpService(deliveryAxios(axios) as never);
-}
-
-/** Creates the axios instance below the module's own HttpService. */
-function deliveryAxios({ Axios }: typeof import('axios')): InstanceType<typeof Axios> {
-  class DeliveryAxios extends Axios {
-    constructor() {
-      super({ headers: {} as never });
-      // HttpService calls it without its object.
-      this.request = this.request.bind(this);
-    }
-
-    /** Without interceptors, a complete request needs nothing of the core of axios, which takes longer than the request. */
-    override async request(config: AxiosRequestConfig): Promise<never> {
-      const { request, response } = this.interceptors;
-      const isIntercepted = request.handlers?.length !== 0 || response.handlers?.length !== 0;
-      if (isIntercepted || typeof config.adapter !== 'function') return super.request(config);
-      return config.adapter(config as InternalAxiosRequestConfig) as Promise<never>;
-    }
-  }
-  return new DeliveryAxios();
 }
 
 /** Errors of a connection that its server has closed. */

@@ -52,10 +52,25 @@ export function transportFailure(error: unknown): FailureReason {
     const reason = REASONS[code] ?? FAMILIES.find(([prefix]) => code.startsWith(prefix))?.[1];
     if (reason !== undefined) return reason;
   }
+  if (isAxiosTimeout(error)) return 'timeout';
   return isCutOff(error) ? 'connection_reset' : 'network';
 }
 
+/** Whether neither axios nor the network caused an error: code of the application threw it. */
+export function isForeign(error: unknown): boolean {
+  try {
+    const { isAxiosError, syscall } = (error ?? {}) as ErrorLike;
+    return isAxiosError !== true && syscall === undefined && transportFailure(error) === 'network';
+  } catch {
+    // Reading a thrown value may throw.
+    return true;
+  }
+}
+
 interface ErrorLike {
+  readonly isAxiosError?: unknown;
+  /** Of a system error. */
+  readonly syscall?: unknown;
   readonly code?: unknown;
   readonly message?: unknown;
   readonly cause?: unknown;
@@ -72,6 +87,12 @@ function codesOf(error: unknown): string[] {
     next = Array.isArray(errors) ? errors[0] : cause;
   }
   return codes;
+}
+
+/** Of the setting `timeout`, which an interceptor may set. A system error with this code has a cause. */
+function isAxiosTimeout(error: unknown): boolean {
+  const { code, cause } = (error ?? {}) as ErrorLike;
+  return code === 'ECONNABORTED' && cause === undefined;
 }
 
 /** axios has no code for these two. */

@@ -10,6 +10,7 @@ import {
   Injectable,
   type NestInterceptor,
   UnauthorizedException,
+  type VersioningOptions,
   VersioningType,
 } from '@nestjs/common';
 import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
@@ -1100,6 +1101,29 @@ describe.each(adapters)('the console on %s', (_, create) => {
 
     expect((await send(started.origin, { method: 'GET', path: `${BASE}/` })).status).toBe(200);
     expect((await call(started.origin, 'GET', `${API}/session`)).status).toBe(200);
+  });
+
+  it.each<[string, VersioningOptions]>([
+    ['a header', { type: VersioningType.HEADER, header: 'X-Version', defaultVersion: '1' }],
+    ['the media type', { type: VersioningType.MEDIA_TYPE, key: 'v=', defaultVersion: '1' }],
+    [
+      'a header that the application reads',
+      {
+        type: VersioningType.CUSTOM,
+        extractor: (request) => String(Object(request).headers['x-version']),
+        defaultVersion: '1',
+      },
+    ],
+  ])('has no version if versions are in %s, which no browser sends', async (_, versioning) => {
+    started = await startConsole(
+      create(),
+      { portal: { url: 'https://shop.example/p', secret: 'p'.repeat(32) } },
+      { configure: (app) => void app.enableVersioning(versioning) },
+    );
+    const paths = [`${BASE}/`, `${API}/session`, '/webhooks/portal/'];
+    const answers = paths.map(async (path) => send(started!.origin, { method: 'GET', path }));
+
+    expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200]);
   });
 
   it('takes its options, including the path, from a factory', async () => {

@@ -5,10 +5,12 @@ import {
   Post,
   Injectable,
   Module,
+  type DynamicModule,
   type INestApplication,
   type Type,
 } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
+import { HttpModule } from '@nestjs/axios';
+import { NestFactory, REQUEST } from '@nestjs/core';
 import { Test } from '@nestjs/testing';
 import type { AddressInfo } from 'node:net';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
@@ -120,6 +122,36 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
 
     expect(answer.status).toBe(204);
     expect(seen).toHaveLength(1);
+  });
+
+  it.each<[string, () => DynamicModule, RegExp]>([
+    [
+      'options',
+      () =>
+        WebhookModule.forRootAsync({
+          inject: [REQUEST],
+          useFactory: () => receiverOptions(),
+        }),
+      /forRootAsync: its options are request-scoped.*inject no REQUEST/,
+    ],
+    [
+      'an HttpService',
+      () =>
+        WebhookModule.forRoot({
+          publisher: { issuer: ISSUER, secret: SECRET },
+          httpModule: HttpModule.registerAsync({ inject: [REQUEST], useFactory: () => ({}) }),
+        }),
+      /httpModule: its HttpService is request-scoped.*register it without REQUEST/,
+    ],
+  ])('does not start with %s of a request', async (_what, webhooks, message) => {
+    @Module({ imports: [webhooks()], providers: [Everything] })
+    class Root {}
+    app = await NestFactory.create(Root, createAdapter(), { logger: false });
+
+    await expect(app.init()).rejects.toMatchObject({
+      code: 'invalid_configuration',
+      message: expect.stringMatching(message),
+    });
   });
 
   it.each<[string, (app: INestApplication) => void, string, number]>([

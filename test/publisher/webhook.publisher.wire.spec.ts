@@ -298,6 +298,62 @@ describe("an application's HttpService", () => {
     expect(receiver.requests[0]!.claims.webhook.event).toBe('order.created');
   });
 
+  describe.each<[string, (headers: object) => object]>([
+    ['of every request', (headers) => ({ ...headers })],
+    ['common to all methods', (common) => ({ common })],
+    ['of a method', (headers) => ({ head: headers, post: headers })],
+  ])('with default headers %s', (_, defaults) => {
+    it.each<[string, unknown]>([
+      ['HEAD', { id: 7 }],
+      ['POST', [1, 2]],
+    ])('adds to a %s none that frames or authenticates it', async (method, data) => {
+      preset({ headers: defaults({ ...FRAMING, 'X-Tenant': 'acme' }) });
+      const result = await bench.publisher.send(receiver.url, 'order.created', data);
+
+      expect(result).toMatchObject({ status: 'delivered', attempts: 1 });
+      const [request] = receiver.requests as [WireRequest];
+      expect(request.method).toBe(method);
+      expect(byName(request.headers)).toEqual([
+        ['Accept', '*/*'],
+        ['Accept-Encoding', 'identity'],
+        ['Authorization', `Bearer ${request.token}`],
+        ['Connection', 'keep-alive'],
+        ['Content-Length', String(request.body.length)],
+        ['Content-Type', 'application/json'],
+        ['Host', `127.0.0.1:${receiver.port}`],
+        ['User-Agent', 'nestjs-webhook-token'],
+        ['X-Tenant', 'acme'],
+      ]);
+    });
+
+    it('authenticates no request that has another signature than a token', async () => {
+      await bench.stop();
+      const standardWebhooks = { secret: `whsec_${Buffer.alloc(32, 7).toString('base64')}` };
+      bench = await PublisherBench.start({ profile: 'standard-webhooks', standardWebhooks });
+      preset({ headers: defaults(FRAMING) });
+      const result = await bench.publisher.send(receiver.url, 'order.created', {}, { id: 'e1' });
+
+      expect(result).toMatchObject({ status: 'delivered', attempts: 1 });
+      const headers = new Headers(receiver.requests[0]!.headers.map((header) => [...header]));
+      expect(headers.get('webhook-id')).toBe('e1');
+      expect(headers.has('authorization')).toBe(false);
+      expect([...headers.values()]).not.toContain('evil');
+    });
+  });
+
+  it('lets an interceptor set a header that a default may not', async () => {
+    preset({ headers: { Connection: 'upgrade' } });
+    const { request } = bench.http.axiosRef.interceptors;
+    const close = request.use((config) => {
+      config.headers.set('Connection', 'close');
+      return config;
+    });
+    await bench.publisher.send(receiver.url, 'order.created', {});
+    request.eject(close);
+
+    expect(receiver.requests[0]!.headers).toContainEqual(['Connection', 'close']);
+  });
+
   it('opens no HTTP/2 session that bypasses the egress guard', async () => {
     let sessions = 0;
     const server = createHttp2Server()
@@ -468,6 +524,27 @@ describe('an explicit HEAD', () => {
     expect(new Set(receiver.requests.map(({ method }) => method))).toEqual(new Set(['HEAD']));
   });
 });
+
+/** Default headers, each of which would break, redirect or authenticate a request. */
+const FRAMING = {
+  Authorization: 'evil',
+  Connection: 'evil',
+  'Content-Encoding': 'evil',
+  'Content-Length': '3',
+  'Content-Type': 'text/evil',
+  Expect: '100-continue',
+  HOST: 'evil',
+  'Keep-Alive': 'evil',
+  'proxy-authorization': 'evil',
+  'Proxy-Connection': 'evil',
+  TE: 'evil',
+  Trailer: 'evil',
+  'Transfer-Encoding': 'chunked',
+  Upgrade: 'evil',
+  'Webhook-Id': 'evil',
+  'webhook-signature': 'evil',
+  'Webhook-Timestamp': 'evil',
+};
 
 let restorePreset = (): void => {};
 

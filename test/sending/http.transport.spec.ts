@@ -1,5 +1,7 @@
 import { HttpModule } from '@nestjs/axios';
+import { BadGatewayException } from '@nestjs/common';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { AxiosError } from 'axios';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 import { answer, NO_ANSWERS, OK } from './hostile-answers.js';
@@ -129,6 +131,96 @@ describe.each([
     bench.http.axiosRef.interceptors.response.use((response) => ({ ...response, status: 410 }));
 
     expect(await send(good.url)).toMatchObject({ status: 'failed', statusCode: 410 });
+  });
+
+  it('reports an error of an interceptor of requests once, without its message', async () => {
+    bench.http.axiosRef.interceptors.request.use(() => {
+      throw new TypeError('hunter2');
+    });
+    const results = [await send(good.url), await send(good.url)];
+
+    expect(results).toEqual([
+      expect.objectContaining({ status: 'scheduled', failureReason: 'network' }),
+      expect.objectContaining({ status: 'scheduled', failureReason: 'network' }),
+    ]);
+    expect(good.requests).toEqual([]);
+    expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(/^HttpService threw TypeError.*\(network\).*httpModule/),
+    ]);
+    expect(JSON.stringify(bench.logged)).not.toContain('hunter2');
+  });
+
+  it.each([
+    ['TypeError', () => new TypeError('hunter2')],
+    ['AxiosError', () => new AxiosError('hunter2')],
+  ])('counts as delivered if an interceptor throws a %s after a 204', async (name, error) => {
+    bench.http.axiosRef.interceptors.response.use(() => {
+      throw error();
+    });
+
+    expect(await send(good.url)).toMatchObject({ status: 'delivered', statusCode: 204 });
+    expect(good.requests).toHaveLength(1);
+    expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(new RegExp(`^HttpService threw ${name}.*counts as delivered`)),
+    ]);
+  });
+
+  it('fails as the receiver answered if an interceptor throws an error of its own', async () => {
+    bench.http.axiosRef.interceptors.response.use(({ status }) => {
+      throw new BadGatewayException(`status ${status}`);
+    });
+    good.script = (__, index) => ({ status: index === 0 ? 500 : 502 });
+    const results = [await send(good.url), await send(good.url)];
+
+    expect(results).toEqual([
+      expect.objectContaining({ status: 'scheduled', failureReason: 'http_500' }),
+      expect.objectContaining({ status: 'scheduled', failureReason: 'http_502' }),
+    ]);
+    expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(/^HttpService threw BadGatewayException.*\(http_500\)/),
+    ]);
+  });
+
+  it('fails as the connection did if an interceptor throws an error of its own', async () => {
+    bench.http.axiosRef.interceptors.response.use(undefined, () => {
+      throw new BadGatewayException();
+    });
+
+    expect(await send('http://127.0.0.1:2/')).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'connection_refused',
+    });
+  });
+
+  it.each([false, true])(
+    'reports the timeout of an interceptor as such (clarifyTimeoutError: %p)',
+    async (clarifyTimeoutError) => {
+      bench.http.axiosRef.interceptors.request.use((config) =>
+        Object.assign(config, { timeout: 50, transitional: { clarifyTimeoutError } }),
+      );
+      good.script = () => 'hang';
+
+      expect(await send(good.url)).toMatchObject({
+        status: 'scheduled',
+        failureReason: 'timeout',
+      });
+      expect(bench.logs('warn')).toEqual([]);
+    },
+  );
+
+  it('respects an interceptor that decides which answers are errors, to repeat them', async () => {
+    const { axiosRef } = bench.http;
+    axiosRef.interceptors.request.use((config) =>
+      Object.assign(config, { validateStatus: () => false }),
+    );
+    axiosRef.interceptors.response.use(undefined, async (error: AxiosError) =>
+      error.response?.status === 503 ? axiosRef.request(error.config!) : error.response,
+    );
+    good.script = (__, index) => ({ status: index === 0 ? 503 : 204 });
+
+    expect(await send(good.url)).toMatchObject({ status: 'delivered', attempts: 1 });
+    expect(good.requests).toHaveLength(2);
+    expect(bench.logs('warn')).toEqual([]);
   });
 
   it('passes a real AbortSignal to interceptors', async () => {

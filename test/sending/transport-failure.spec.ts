@@ -32,6 +32,15 @@ describe('transportFailure', () => {
     expect(transportFailure(AxiosError.from(gathered))).toBe(reason);
   });
 
+  it('distinguishes the timeout of axios from a connection that the system aborted', () => {
+    const aborted = Object.assign(new Error('x'), { code: 'ECONNABORTED', syscall: 'write' });
+
+    expect(transportFailure(new AxiosError('timeout of 50ms exceeded', 'ECONNABORTED'))).toBe(
+      'timeout',
+    );
+    expect(transportFailure(AxiosError.from(aborted))).toBe('network');
+  });
+
   it('finds the refusal of the egress guard at any depth', () => {
     const blocked = new WebhookDestinationBlockedError('10.0.0.1 is private');
 
