@@ -1,6 +1,7 @@
+import type { IncomingMessage, Server } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable } from '@nestjs/common';
-import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api';
+import { context, propagation, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
@@ -308,6 +309,56 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
       'default',
       'later',
     ]);
+  });
+});
+
+describe('telemetry with continueTraces: false', () => {
+  let recorder: TelemetryRecorder;
+  let started: StartedApp;
+  beforeAll(async () => {
+    recorder = new TelemetryRecorder();
+    started = await startApp(adapters[0]![1](), {
+      options: { receiver: { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] } },
+      imports: [WebhookTelemetryModule.forRoot({ continueTraces: false })],
+      providers: [Orders],
+    });
+  });
+  afterAll(async () => {
+    await started.app.close();
+    recorder.close();
+  });
+  beforeEach(() => recorder.reset());
+
+  /** Sends a request with a `traceparent`. @returns the span of its receiver, with what it is linked to */
+  async function received(token: string): Promise<readonly unknown[]> {
+    await head(started.origin, token, { headers: { traceparent: TRACEPARENT } });
+    await recorder.ended('HEAD /webhooks');
+    const span = recorder.spans.find(({ name }) => name === 'HEAD /webhooks')!;
+    const isApart = span.spanContext().traceId !== TRACEPARENT.split('-')[1];
+    return [SpanKind[span.kind], isApart, ...span.links.map((link) => link.context.spanId)];
+  }
+  const signed = (): string =>
+    createTokenSigner({ issuer: ISSUER, key: SECRET }).sign({ event: 'order.created' }) as string;
+
+  it('links the trace of a verified request', async () => {
+    expect(await received(signed())).toEqual(['SERVER', true, TRACEPARENT.split('-')[2]]);
+  });
+
+  it('leaves the trace in which an instrumented server runs it, also for a forged request', async () => {
+    const server = started.app.getHttpServer() as Server;
+    const emit = server.emit.bind(server);
+    const opened: string[] = [];
+    server.emit = (event: string, ...args: unknown[]) => {
+      if (event !== 'request') return emit(event, ...args);
+      const parent = propagation.extract(ROOT_CONTEXT, (args[0] as IncomingMessage).headers);
+      const span = trace.getTracer('http').startSpan('HEAD', { kind: SpanKind.SERVER }, parent);
+      opened.push(span.spanContext().spanId);
+      return context.with(trace.setSpan(parent, span), () => emit(event, ...args));
+    };
+
+    expect(await received('forged')).toEqual(['INTERNAL', true, opened[0]]);
+    recorder.reset();
+    expect(await received(signed())).toEqual(['INTERNAL', true, opened[1]]);
   });
 });
 
