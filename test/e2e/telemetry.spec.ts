@@ -1,12 +1,14 @@
 import type { IncomingMessage, Server } from 'node:http';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable } from '@nestjs/common';
 import { context, propagation, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
+import type { DeliveryCounts, WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
 import {
   WebhookDeliveries,
+  WebhookModule,
   WebhookPublisher,
   InProcessQueue,
   OnWebhookEvent,
@@ -309,6 +311,85 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
       'default',
       'later',
     ]);
+  });
+});
+
+/** A queue that has these counts. */
+class CountedQueue extends InProcessQueue {
+  answers = true;
+  counted: Pick<DeliveryCounts, 'pending' | 'dead' | 'oldestDue'> = { pending: 0, dead: 0 };
+
+  override async counts(): Promise<readonly DeliveryCounts[]> {
+    if (!this.answers) return new Promise(() => {});
+    return [{ delivered: 0, ...this.counted }];
+  }
+}
+
+describe('the gauges of two webhook modules', () => {
+  let recorder: TelemetryRecorder;
+  let started: StartedApp;
+  const clock = new TestClock();
+  let queue: CountedQueue;
+  let otherQueue: CountedQueue;
+  let received: CountedQueue;
+  let otherReceived: CountedQueue;
+
+  const optionsOf = (path: string, own: WebhookQueue, ofReceiver: WebhookQueue) => ({
+    clock,
+    isGlobal: false,
+    receiver: {
+      path,
+      issuers: [{ issuer: ISSUER, secret: SECRET }],
+      acknowledge: 'queued' as const,
+      queue: ofReceiver,
+    },
+    publisher: { issuer: ISSUER, secret: SECRET, queue: own },
+  });
+  beforeEach(async () => {
+    queue = new CountedQueue();
+    otherQueue = new CountedQueue();
+    received = new CountedQueue();
+    otherReceived = new CountedQueue();
+    recorder = new TelemetryRecorder();
+    started = await startApp(adapters[0]![1](), {
+      options: optionsOf('orders', queue, received),
+      imports: [
+        WebhookModule.forRoot(optionsOf('invoices', otherQueue, otherReceived)),
+        WebhookTelemetryModule.forRoot(),
+      ],
+    });
+  });
+  afterEach(async () => {
+    await started.app.close();
+    recorder.close();
+  });
+  const values = async (name: string): Promise<unknown[]> =>
+    (await recorder.metric(name)).map(({ value }) => value);
+
+  it('report the sum of both, and the larger lag', async () => {
+    queue.counted = { pending: 3, dead: 1, oldestDue: clock.now() - 5_000 };
+    otherQueue.counted = { pending: 1, dead: 0, oldestDue: clock.now() - 2_000 };
+    received.counted = { pending: 2, dead: 0 };
+    otherReceived.counted = { pending: 5, dead: 4 };
+
+    expect(await values('webhook.delivery.pending')).toEqual([4]);
+    expect(await values('webhook.delivery.dead')).toEqual([1]);
+    expect(await values('webhook.delivery.lag')).toEqual([5]);
+    expect(await values('webhook.queued.pending')).toEqual([7]);
+    expect(await values('webhook.queued.dead')).toEqual([4]);
+    expect(await values('webhook.endpoint.circuits')).toEqual([0, 0, 0]);
+    expect(await values('webhook.replay.entries')).toEqual([0]);
+  });
+
+  it('leave out what queues do not answer, all within 2 s', async () => {
+    for (const one of [queue, otherQueue, received]) one.answers = false;
+    const start = performance.now();
+
+    expect(await recorder.metricNames()).toEqual([
+      'webhook.endpoint.circuits',
+      'webhook.replay.entries',
+    ]);
+    expect(performance.now() - start).toBeLessThan(3_500);
   });
 });
 
