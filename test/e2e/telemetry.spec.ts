@@ -312,6 +312,26 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
       'later',
     ]);
   });
+
+  it('reports the class of an error, not its name, and a bounded number of classes in metrics', async () => {
+    const classes = Array.from({ length: 110 }, (_, index) => `Failure${index}`);
+    for (const name of classes) {
+      onHandled = () => {
+        const { [name]: Failure } = { [name]: class extends Error {} };
+        throw Object.assign(new Failure!('failed'), { name: HIDDEN });
+      };
+      await head(started.origin, signed('order.failed'));
+    }
+
+    const handlers = recorder.spans.filter(({ name }) => name === 'process order.failed');
+    expect(handlers.map(({ attributes }) => attributes['error.type'])).toEqual(classes);
+    const process = await recorder.metric('messaging.process.duration');
+    const types = new Set(process.map(({ attributes }) => attributes['error.type']));
+    expect(types).toContain('Failure0');
+    expect(types).toContain('_OTHER');
+    expect(types).not.toContain('Failure109');
+    expect(types).not.toContain(HIDDEN);
+  });
 });
 
 /** A queue that has these counts. */
