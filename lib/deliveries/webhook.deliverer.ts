@@ -51,7 +51,7 @@ export interface DelivererOptions {
 /** Takes each due delivery of the queue through one attempt to an outcome. */
 export class WebhookDeliverer {
   private readonly listeners: RunListener[] = [];
-  /** The async context of start-up, so that reactions to a delivery do not join the transaction of the call that published it. */
+  /** The async context of start-up: a call of `publish` that starts the queue must not pass its own to the deliveries. */
   private readonly background = new AsyncResource('WebhookPublisher');
   private started: Promise<void> | undefined;
   /** Pending writes to the endpoint store. */
@@ -72,7 +72,7 @@ export class WebhookDeliverer {
 
   /** Starts to consume the queue, once; after a failure the next call tries again. */
   start(): Promise<void> {
-    this.started ??= this.consume().catch((error: unknown) => {
+    this.started ??= this.background.runInAsyncScope(this.consume, this).catch((error: unknown) => {
       this.started = undefined;
       throw error;
     });
@@ -87,7 +87,7 @@ export class WebhookDeliverer {
   private async consume(): Promise<void> {
     await this.queue.consume((delivery, attempt) =>
       delivery.received === undefined
-        ? this.background.runInAsyncScope(this.deliver, this, delivery, attempt)
+        ? this.deliver(delivery, attempt)
         : this.deferReceived(delivery),
     );
   }

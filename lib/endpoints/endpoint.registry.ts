@@ -1,4 +1,4 @@
-import { errorType, isWebhookError } from '../errors/webhook.error.js';
+import { errorName, isWebhookError } from '../errors/webhook.error.js';
 import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 import { type Endpoint, EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
 import { kindsOf } from '../sending/endpoint-credentials.js';
@@ -149,7 +149,7 @@ export class EndpointRegistry {
         'warn',
         'store',
         () =>
-          `Storing that ${label} is disabled failed (${errorType(error)}); only this process has stopped sending to it.`,
+          `Storing that ${label} is disabled failed (${isWebhookError(error) ? error.code : errorName(error)}); only this process has stopped sending to it.`,
       );
     }
   }

@@ -3,9 +3,19 @@ export function errorName(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
 }
 
-/** The stable code of an error of this package; of any other error, its name. Safe to log, and of few values. */
+/**
+ * The stable code of an error of this package; of any other error, its class. Safe to report, and of few values: unlike the class, an
+ * application may set the `name` of each error.
+ */
 export function errorType(error: unknown): string {
-  return isWebhookError(error) ? error.code : errorName(error);
+  if (isWebhookError(error)) return error.code;
+  return error instanceof Error ? className(error) : typeof error;
+}
+
+function className(error: Error): string {
+  const { constructor } = Object.getPrototypeOf(error) as { readonly constructor?: unknown };
+  const name: unknown = typeof constructor === 'function' ? constructor.name : undefined;
+  return typeof name === 'string' && name !== '' ? name : 'Error';
 }
 
 /** Shared by all copies of the package in a process, so that each recognises the errors of the others. */

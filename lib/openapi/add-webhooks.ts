@@ -59,15 +59,16 @@ function addReceivers(
   config: ApplicationConfig,
 ): void {
   addReceiverComponents(document);
-  const paths: Record<string, DocumentPart> = {};
+  const paths: Record<string, DocumentPart> = { ...document.paths };
   for (const { name, path, queued } of receivers) {
     if (path === undefined) continue;
     mountPaths(path, config).forEach((mounted, index) => {
       const id = index === 0 ? `webhooks_${name}` : `webhooks_${name}_${index + 1}`;
-      paths[mounted] = receiverOperations(id, queued !== undefined);
+      // Requests with other methods reach the application.
+      paths[mounted] = { ...paths[mounted], ...receiverOperations(id, queued !== undefined) };
     });
   }
-  document.paths = { ...document.paths, ...paths };
+  document.paths = paths;
 }
 
 /** The ids that the default `operationIdFactory` of @nestjs/swagger makes for `@WebhookRoute()` methods. */

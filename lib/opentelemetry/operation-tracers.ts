@@ -13,7 +13,14 @@ import {
 import type { AttemptingOperation, PublishingOperation } from '../deliveries/delivery.channels.js';
 import type { Operation, OperationTracer, TraceContext } from '../diagnostics/operation.js';
 import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver.channels.js';
-import { extract, follow, inject, spanContextOf, withoutSpans } from './trace-links.js';
+import {
+  extract,
+  follow,
+  inject,
+  rootLinkedTo,
+  spanContextOf,
+  withoutSpans,
+} from './trace-links.js';
 import { defined, type WebhookMetrics } from './webhook-metrics.js';
 
 /** How traces are continued. */
@@ -111,20 +118,20 @@ export class OperationTracers {
     });
   }
 
-  /** `SERVER`, or `INTERNAL` inside the span of an instrumented HTTP server. It begins with the arrival of the request. */
+  /**
+   * `SERVER`, or `INTERNAL` inside the span of an instrumented HTTP server, which continues every sender's trace before the request is
+   * verified. It begins with the arrival of the request.
+   */
   receiving(operation: ReceivingOperation): void {
     const { method, receiver, event, eventId, issuer, verificationMs } = operation.facts;
     const sent = operation.facts.trace;
     const around = context.active();
     const isInside = spanContextOf(around) !== undefined;
     const continued = sent === undefined || isInside ? around : extract(sent, around);
-    const isLinkedOnly = continued !== around && !this.options.continueTraces;
-    const linked = isLinkedOnly ? spanContextOf(continued) : undefined;
     this.start(operation, {
       name: method,
       kind: isInside ? SpanKind.INTERNAL : SpanKind.SERVER,
-      parent: isLinkedOnly ? around : continued,
-      links: linked === undefined ? [] : [{ context: linked }],
+      ...(this.options.continueTraces ? { parent: continued } : rootLinkedTo(continued)),
       startTime: Date.now() - (performance.now() - operation.startedAt),
       attributes: {
         ...SYSTEM,

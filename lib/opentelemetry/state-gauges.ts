@@ -1,10 +1,12 @@
 import {
+  type Attributes,
   type BatchObservableResult,
   diag,
   type Meter,
   type ObservableGauge,
 } from '@opentelemetry/api';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
+import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import { readBacklog, type WebhookParts } from '../health/webhook-parts.js';
 
 /** Name, unit and description. */
@@ -22,11 +24,27 @@ const GAUGES = {
   deadLetters: ['webhook.queued.dead', '{event}', 'Acknowledged events that were given up'],
 } as const;
 
+type Gauge = keyof typeof GAUGES;
+
+/** A value of one webhook module; `undefined` if its source is unavailable. */
+interface Reading {
+  readonly gauge: Gauge;
+  readonly value: number | undefined;
+  readonly attributes: Attributes;
+}
+
+/** Milliseconds in which a queue must answer, since a scrape waits for all of them. */
+const TIME_TO_COUNT = 2_000;
+const CLOCK = new SystemClock();
+
 /** Instruments whose values are read when metrics are collected. */
 export class StateGauges {
-  private readonly gauges: Readonly<Record<keyof typeof GAUGES, ObservableGauge>>;
+  private readonly gauges: Readonly<Record<Gauge, ObservableGauge>>;
   private readonly observe = async (result: BatchObservableResult): Promise<void> => {
-    for (const part of this.parts) await this.observePart(part, result);
+    const readings = await Promise.all(this.parts.map(async (part) => this.read(part)));
+    for (const { gauge, value, attributes } of combined(readings.flat())) {
+      if (value !== undefined) result.observe(this.gauges[gauge], value, attributes);
+    }
   };
 
   constructor(
@@ -47,51 +65,76 @@ export class StateGauges {
     this.meter.removeBatchObservableCallback(this.observe, Object.values(this.gauges));
   }
 
-  private async observePart(
-    { receivers, publisher, endpoints }: WebhookParts,
-    result: BatchObservableResult,
-  ): Promise<void> {
+  private async read({ receivers, publisher, endpoints }: WebhookParts): Promise<Reading[]> {
+    const known: Reading[] = endpoints === undefined ? [] : circuits(endpoints);
+    const counts: Promise<readonly Reading[]>[] = [];
     for (const { name, replayStore, queued } of receivers.values()) {
+      const attributes = { 'webhook.receiver': name };
       const { size } = replayStore as { readonly size?: unknown };
-      if (typeof size === 'number') {
-        result.observe(this.gauges.replay, size, { 'webhook.receiver': name });
-      }
-      if (queued !== undefined) await this.observeQueue(queued.queue, name, result);
+      if (typeof size === 'number') known.push({ gauge: 'replay', value: size, attributes });
+      if (queued === undefined) continue;
+      const count = async (): Promise<number[]> => {
+        const [counted] = await queued.queue.counts({ receiver: name, unfinished: true });
+        return [counted?.pending ?? 0, counted?.dead ?? 0];
+      };
+      counts.push(
+        this.count(`queue of receiver "${name}"`, ['queued', 'deadLetters'], attributes, count),
+      );
     }
-    const states = endpoints?.states() ?? [];
-    for (const state of endpoints === undefined ? [] : (['closed', 'open', 'trial'] as const)) {
-      const count = states.filter(({ circuit }) => circuit.state === state).length;
-      result.observe(this.gauges.circuits, count, { 'webhook.circuit.state': state });
+    if (publisher !== undefined) {
+      const count = async (): Promise<number[]> => {
+        const { pending, dead, lag } = await readBacklog(publisher);
+        return [pending, dead, lag / 1_000];
+      };
+      counts.push(this.count('queue of the publisher', ['pending', 'dead', 'lag'], {}, count));
     }
-    if (publisher === undefined || !this.countDeliveries) return;
-    await this.reading('queue of the publisher', async () => {
-      const backlog = await readBacklog(publisher);
-      result.observe(this.gauges.pending, backlog.pending);
-      result.observe(this.gauges.dead, backlog.dead);
-      result.observe(this.gauges.lag, backlog.lag / 1_000);
-    });
+    return [...known, ...(await Promise.all(counts)).flat()];
   }
 
-  private async observeQueue(
-    queue: WebhookQueue,
-    receiver: string,
-    result: BatchObservableResult,
-  ): Promise<void> {
-    if (!this.countDeliveries) return;
-    await this.reading(`queue of receiver "${receiver}"`, async () => {
-      const [counts] = await queue.counts({ receiver, unfinished: true });
-      const { pending, dead } = counts ?? { pending: 0, dead: 0 };
-      result.observe(this.gauges.queued, pending, { 'webhook.receiver': receiver });
-      result.observe(this.gauges.deadLetters, dead, { 'webhook.receiver': receiver });
-    });
-  }
-
-  /** A source that is unavailable leaves a gap in its own metrics only. */
-  private async reading(what: string, read: () => Promise<void>): Promise<void> {
+  /**
+   * Counts deliveries. If a queue is unavailable, only its own metrics get no value.
+   *
+   * @param count - resolves with a value for each of the gauges
+   */
+  private async count(
+    what: string,
+    gauges: readonly Gauge[],
+    attributes: Attributes,
+    count: () => Promise<readonly number[]>,
+  ): Promise<readonly Reading[]> {
+    if (!this.countDeliveries) return [];
+    let values: readonly number[] = [];
     try {
-      await read();
+      values = await inTime(CLOCK, TIME_TO_COUNT, count, () => new Error('no answer in time'));
     } catch (error) {
       diag.warn(`nestjs-webhook-token: the ${what} could not be read`, error);
     }
+    return gauges.map((gauge, index) => ({ gauge, value: values[index], attributes }));
   }
+}
+
+function circuits(endpoints: EndpointRegistry): Reading[] {
+  const states = endpoints.states();
+  return (['closed', 'open', 'trial'] as const).map((state) => ({
+    gauge: 'circuits',
+    value: states.filter(({ circuit }) => circuit.state === state).length,
+    attributes: { 'webhook.circuit.state': state },
+  }));
+}
+
+/** One reading for each gauge and its attributes, over all webhook modules. */
+function combined(readings: readonly Reading[]): Iterable<Reading> {
+  const totals = new Map<string, Reading>();
+  for (const reading of readings) {
+    const key = JSON.stringify([reading.gauge, reading.attributes]);
+    const known = totals.get(key);
+    totals.set(key, known === undefined ? reading : { ...known, value: total(known, reading) });
+  }
+  return totals.values();
+}
+
+/** `undefined` if a value is missing: a part of the sum would look like all of it. */
+function total({ gauge, value: one }: Reading, { value: other }: Reading): number | undefined {
+  if (one === undefined || other === undefined) return undefined;
+  return gauge === 'lag' ? Math.max(one, other) : one + other;
 }

@@ -64,6 +64,13 @@ export function follow(
   return { parent: trace.setSpanContext(ROOT_CONTEXT, { ...linked, spanId }), links };
 }
 
+/** A trace of its own, linked to the span of a context, if it has one. */
+export function rootLinkedTo(from: Context): Continuation {
+  const linked = spanContextOf(from);
+  if (linked === undefined) return { parent: from, links: [] };
+  return { parent: trace.deleteSpan(from), links: [{ context: linked }] };
+}
+
 /** Runs work without further spans: the span of an attempt already stands for its HTTP request. */
 export function withoutSpans<T>(from: Context, work: () => T): T {
   return context.with(from.setValue(SUPPRESS_TRACING, true), work);

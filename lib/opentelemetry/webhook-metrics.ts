@@ -28,6 +28,12 @@ export function defined(attributes: Attributes): Attributes {
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
 }
 
+/** Attributes whose type of error is bounded. */
+function bounded(attributes: Attributes, errors: BoundedValues): Attributes {
+  const { 'error.type': error } = attributes;
+  return typeof error === 'string' ? { ...attributes, 'error.type': errors.of(error) } : attributes;
+}
+
 /** The instruments that operations are recorded with. Durations are passed in milliseconds and recorded in seconds. */
 export class WebhookMetrics {
   private readonly receive: Histogram;
@@ -38,6 +44,8 @@ export class WebhookMetrics {
   private readonly outcomes: Counter;
   private readonly events = new BoundedValues();
   private readonly endpoints = new BoundedValues();
+  private readonly handlerErrors = new BoundedValues();
+  private readonly sendErrors = new BoundedValues();
 
   constructor(meter: Meter) {
     const seconds = (name: string, description: string, boundaries = BUCKETS): Histogram =>
@@ -79,17 +87,20 @@ export class WebhookMetrics {
 
   handled(durationMs: number, event: string, attributes: Attributes): void {
     const name = { 'messaging.destination.name': this.events.of(event) };
-    this.process.record(durationMs / 1_000, defined({ ...attributes, ...name }));
+    const all = bounded({ ...attributes, ...name }, this.handlerErrors);
+    this.process.record(durationMs / 1_000, defined(all));
   }
 
   published(durationMs: number, event: string, attributes: Attributes): void {
     const name = { 'messaging.destination.name': this.events.of(event) };
-    this.client.record(durationMs / 1_000, defined({ ...attributes, ...name }));
+    const all = bounded({ ...attributes, ...name }, this.sendErrors);
+    this.client.record(durationMs / 1_000, defined(all));
   }
 
   attempted(durationMs: number, endpointId: string | undefined, attributes: Attributes): void {
     const id = { 'webhook.endpoint.id': endpointId && this.endpoints.of(endpointId) };
-    this.client.record(durationMs / 1_000, defined({ ...attributes, ...id }));
+    const all = bounded({ ...attributes, ...id }, this.sendErrors);
+    this.client.record(durationMs / 1_000, defined(all));
   }
 
   delivered(ageMs: number, event: string): void {

@@ -29,8 +29,8 @@ export interface WebhookTelemetryOptions {
    */
   readonly joinTraceFor?: Duration | undefined;
   /**
-   * Whether a receiver continues the sender's trace, once the request is verified; default `true`. With `false`, it starts a trace of
-   * its own with a link, and the sender does not decide what is sampled.
+   * Whether a receiver continues the sender's trace, once the request is verified, or the active span, such as that of an instrumented
+   * HTTP server; default `true`. With `false`, it starts a trace of its own with a link, and the sender does not decide what is sampled.
    */
   readonly continueTraces?: boolean | undefined;
   /**

@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { ClaimRequest } from './delivery-statements.js';
@@ -44,8 +45,12 @@ const LANE_CHECK_INTERVAL = 1_000;
  * - at once after {@link wake}, after a claim that found some, and after an attempt that may have held up others;
  * - by the timer: at the next poll, or earlier when a delivery is due, when a limited lane may start one, or when a lane has
  *   waited long enough to get more slots.
+ *
+ * It claims and runs in the async context in which it was constructed, so that it joins neither the transaction nor the trace of a
+ * call that wakes it.
  */
 export class ClaimLoop {
+  private readonly background = new AsyncResource('WebhookQueue');
   private readonly deliveries = new Map<string, ClaimedDelivery>();
   private readonly lanes: LaneDivision;
   private readonly backlog = new LaneBacklog();
@@ -92,7 +97,7 @@ export class ClaimLoop {
   wake(limitedLanes: readonly string[] | 'all' = []): void {
     this.mayBeMore = true;
     this.limited.wake(limitedLanes);
-    void this.ask();
+    void this.background.runInAsyncScope(this.ask, this);
   }
 
   /** Claims no more deliveries; resolves when none is running. */

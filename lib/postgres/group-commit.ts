@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryRecord } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
@@ -34,6 +35,8 @@ interface PendingCall {
   readonly bytes: number;
   readonly resolve: (records: Records) => void;
   readonly reject: (error: unknown) => void;
+  /** The async context of the call. */
+  readonly context: AsyncResource;
 }
 
 /**
@@ -57,7 +60,8 @@ export class GroupCommit {
     this.unanswered++;
     try {
       return await new Promise<Records>((resolve, reject) => {
-        this.waiting.push({ deliveries, bytes: bytesOf(deliveries), resolve, reject });
+        const context = new AsyncResource('WebhookQueue');
+        this.waiting.push({ deliveries, bytes: bytesOf(deliveries), resolve, reject, context });
         this.startGroup();
       });
     } finally {
@@ -76,7 +80,9 @@ export class GroupCommit {
     // The other calls of this turn join the group.
     queueMicrotask(() => {
       this.isStarting = false;
-      void this.commit(this.takeGroup());
+      const calls = this.takeGroup();
+      // The statements are traced with one of these calls, not with one whose commit has just ended.
+      void calls[0]!.context.runInAsyncScope(this.commit, this, calls);
       this.startGroup();
     });
   }

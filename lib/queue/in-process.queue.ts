@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
@@ -51,6 +52,8 @@ export class InProcessQueue extends WebhookQueue {
   private readonly keepPayloads: number | undefined;
 
   private handler: DeliveryHandler | undefined;
+  /** The async context of `consume`. */
+  private background: AsyncResource | undefined;
   private running = 0;
   private pumpScheduled = false;
   private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
@@ -103,6 +106,7 @@ export class InProcessQueue extends WebhookQueue {
       throw servesAnother(this.stopping);
     }
     this.handler = handler;
+    this.background = new AsyncResource('WebhookQueue');
     const { clock, keepPayloads, memory } = this;
     if (keepPayloads !== undefined) {
       this.stopRetention = repeat(clock, RETENTION_INTERVAL, async () =>
@@ -230,7 +234,7 @@ export class InProcessQueue extends WebhookQueue {
       this.pumpScheduled = true;
       queueMicrotask(() => {
         this.pumpScheduled = false;
-        this.pump();
+        this.background!.runInAsyncScope(this.pump, this);
       });
     } else if (this.armed === undefined || nextDue < this.armed.at) {
       this.disarm();
@@ -240,7 +244,7 @@ export class InProcessQueue extends WebhookQueue {
 
   private wake(): void {
     this.armed = undefined;
-    this.pump();
+    this.background!.runInAsyncScope(this.pump, this);
   }
 
   private disarm(): void {

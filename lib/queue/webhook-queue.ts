@@ -126,6 +126,8 @@ export interface DeliveryCountFilter extends Pick<
  *   without a burst; it recovers the whole limit within 10 minutes. A new limit applies once a delivery is recorded or attempted
  *   with it. Deliveries that wait for a limit delay no other lane.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
+ * - **In the context of `consume`.** The handler runs in the async context of `consume`, never in that of a call that makes a
+ *   delivery due: it would join the caller's transaction and trace.
  * - **Payloads are exact.** The same bytes are returned; no data (`undefined`) differs from 0 bytes. A queue may drop payloads of
  *   deliveries that are done (`payloadDropped`): it then changes nothing else, and still recognises their ids.
  *

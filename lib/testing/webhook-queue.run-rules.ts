@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import {
@@ -215,6 +216,33 @@ export const RUN_RULES: QueueRules = {
     await bench.untilState('busy', 'delivered 1');
     assert.deepEqual(await bench.queue.redeliver(['busy']), []);
     assert.equal(bench.runs.length, 1);
+  },
+
+  'runs the handler outside of the async context of the call that makes a delivery due': async (
+    bench,
+  ) => {
+    const caller = new AsyncLocalStorage<string>();
+    const callers: (string | undefined)[] = [];
+    await bench.consume((_, attempt) => {
+      callers.push(caller.getStore());
+      const reason = 'http_500';
+      if (attempt === 1) return { type: 'retry', at: bench.now() + STEP, reason };
+      return callers.length === 2
+        ? { type: 'dead', reason, attempts: attempt }
+        : { type: 'delivered' };
+    });
+    await caller.run('enqueue', async () => bench.enqueue('called'));
+    await bench.untilState('called', 'dead 2');
+    await caller.run('redeliver', async () => bench.queue.redeliver(['called']));
+    await bench.untilState('called', 'delivered 2');
+
+    await caller.run('flush', async () => {
+      await bench.enqueueLater(bench.delivery('flushed'));
+      await bench.queue.redeliver(['flushed']);
+      await bench.queue.flush?.();
+    });
+    await bench.untilState('flushed', 'delivered 2');
+    assert.deepEqual(new Set(callers), new Set([undefined]));
   },
 
   'delivers to other endpoints while five hang': async (bench) => {

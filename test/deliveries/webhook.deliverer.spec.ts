@@ -1,5 +1,10 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { expect, it } from '@jest/globals';
+import { Injectable, type OnModuleInit } from '@nestjs/common';
+import { InProcessQueue, WebhookPublisher } from 'nestjs-webhook-token';
 import { WebhookDeliverer } from '../../lib/deliveries/webhook.deliverer.js';
+import { createFastify } from '../fixtures/adapters.js';
+import { ISSUER, SECRET, startApp } from '../fixtures/receiver-app.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
@@ -41,4 +46,30 @@ it('waits for an overloaded endpoint no longer than it has asked for if the cloc
   await receiver.stop();
 
   expect(bench.reports.map(({ outcome }) => outcome.type)).toEqual(['retry', 'defer', 'delivered']);
+});
+
+it('consumes the queue outside of the async context of a publish that starts it', async () => {
+  const caller = new AsyncLocalStorage<string>();
+  const callers: (string | undefined)[] = [];
+  class Queue extends InProcessQueue {
+    override consume(...args: Parameters<InProcessQueue['consume']>): void {
+      callers.push(caller.getStore());
+      super.consume(...args);
+    }
+  }
+  @Injectable()
+  class EarlyPublisher implements OnModuleInit {
+    constructor(private readonly publisher: WebhookPublisher) {}
+
+    async onModuleInit(): Promise<void> {
+      await caller.run('publish', async () => this.publisher.publish('order.created', {}));
+    }
+  }
+  const { app } = await startApp(createFastify(), {
+    options: { publisher: { issuer: ISSUER, secret: SECRET, queue: new Queue() } },
+    providers: [EarlyPublisher],
+  });
+  await app.close();
+
+  expect(callers).toEqual([undefined]);
 });

@@ -1,4 +1,4 @@
-import { Controller, type INestApplication, VersioningType } from '@nestjs/common';
+import { Controller, type INestApplication, Put, VersioningType } from '@nestjs/common';
 import {
   ApiProperty,
   ApiResponse,
@@ -46,6 +46,12 @@ class Hooks {
   @WebhookRoute('shop/:tenant')
   @ApiResponse({ status: 422, description: 'The tenant has no shop.' })
   receive(@WebhookData() _data: unknown): void {}
+}
+
+/** A route of the application at the path of a receiver. */
+@Controller('webhooks')
+class Settings {
+  @Put() change(): void {}
 }
 
 interface Operation {
@@ -97,7 +103,7 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
         ],
         publisher: { issuer: 'https://billing.example', secret: SECRET },
       },
-      controllers: [Hooks],
+      controllers: [Hooks, Settings],
       imports: [WebhookConsoleModule.forRoot({ allowUnguarded: true })],
       configure: (app) => {
         app.setGlobalPrefix('api');
@@ -133,6 +139,12 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
     expect(operation(document, 'paths', '/api/v1/bulk')?.responses).toHaveProperty('202');
     expect(operation(document, 'paths', '/api/v1/webhooks')?.responses).not.toHaveProperty('202');
     expect(JSON.stringify(document)).not.toContain('x-webhook-route');
+  });
+
+  it('keeps the operations of the application at the path of a receiver', async () => {
+    const path = '/api/v1/webhooks';
+    expect(operation(document, 'paths', path, 'put')?.operationId).toMatch(/^Settings_change/);
+    expect((await fetch(`${started.origin}${path}`, { method: 'PUT' })).status).toBe(200);
   });
 
   it('lists the stable codes by status', () => {

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
@@ -311,6 +312,24 @@ describe('a receiver that acknowledges before it handles', () => {
     await clock.advance(0);
     expect(work.seen.at(-1)).toMatchObject({ id, run: 1, data: { a: 1 } });
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
+  });
+
+  it('handles a retried dead letter outside of the transaction that retried it', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 1 } });
+    const transaction = new AsyncLocalStorage<string>();
+    const seen: (string | undefined)[] = [];
+    work.do = () => {
+      seen.push(transaction.getStore());
+      if (seen.length === 1) throw new Error('not yet');
+    };
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    const [dead] = (await inbox.deadLetters()).deadLetters;
+    await transaction.run('open', async () => inbox.retry([dead!.id]));
+    await clock.advance(0);
+
+    expect(seen).toEqual([undefined, undefined]);
   });
 
   it('runs a dead letter again if its sender repeats it after the replay window', async () => {

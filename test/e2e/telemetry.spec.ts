@@ -1,11 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import type { IncomingMessage, Server } from 'node:http';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Controller, Injectable } from '@nestjs/common';
-import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api';
+import { context, propagation, ROOT_CONTEXT, SpanKind, trace } from '@opentelemetry/api';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
+import type { DeliveryCounts, WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
 import {
   WebhookDeliveries,
+  WebhookModule,
   WebhookPublisher,
   InProcessQueue,
   OnWebhookEvent,
@@ -308,6 +311,155 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
       'default',
       'later',
     ]);
+  });
+
+  it('reports the class of an error, not its name, and a bounded number of classes in metrics', async () => {
+    const classes = Array.from({ length: 110 }, (_, index) => `Failure${index}`);
+    for (const name of classes) {
+      onHandled = () => {
+        const { [name]: Failure } = { [name]: class extends Error {} };
+        throw Object.assign(new Failure!('failed'), { name: HIDDEN });
+      };
+      await head(started.origin, signed('order.failed'));
+    }
+
+    const handlers = recorder.spans.filter(({ name }) => name === 'process order.failed');
+    expect(handlers.map(({ attributes }) => attributes['error.type'])).toEqual(classes);
+    const process = await recorder.metric('messaging.process.duration');
+    const types = new Set(process.map(({ attributes }) => attributes['error.type']));
+    expect(types).toContain('Failure0');
+    expect(types).toContain('_OTHER');
+    expect(types).not.toContain('Failure109');
+    expect(types).not.toContain(HIDDEN);
+  });
+});
+
+/** A queue that has these counts. */
+class CountedQueue extends InProcessQueue {
+  answers = true;
+  counted: Pick<DeliveryCounts, 'pending' | 'dead' | 'oldestDue'> = { pending: 0, dead: 0 };
+
+  override async counts(): Promise<readonly DeliveryCounts[]> {
+    if (!this.answers) return new Promise(() => {});
+    return [{ delivered: 0, ...this.counted }];
+  }
+}
+
+describe('the gauges of two webhook modules', () => {
+  let recorder: TelemetryRecorder;
+  let started: StartedApp;
+  const clock = new TestClock();
+  let queue: CountedQueue;
+  let otherQueue: CountedQueue;
+  let received: CountedQueue;
+  let otherReceived: CountedQueue;
+
+  const optionsOf = (path: string, own: WebhookQueue, ofReceiver: WebhookQueue) => ({
+    clock,
+    isGlobal: false,
+    receiver: {
+      path,
+      issuers: [{ issuer: ISSUER, secret: SECRET }],
+      acknowledge: 'queued' as const,
+      queue: ofReceiver,
+    },
+    publisher: { issuer: ISSUER, secret: SECRET, queue: own },
+  });
+  beforeEach(async () => {
+    queue = new CountedQueue();
+    otherQueue = new CountedQueue();
+    received = new CountedQueue();
+    otherReceived = new CountedQueue();
+    recorder = new TelemetryRecorder();
+    started = await startApp(adapters[0]![1](), {
+      options: optionsOf('orders', queue, received),
+      imports: [
+        WebhookModule.forRoot(optionsOf('invoices', otherQueue, otherReceived)),
+        WebhookTelemetryModule.forRoot(),
+      ],
+    });
+  });
+  afterEach(async () => {
+    await started.app.close();
+    recorder.close();
+  });
+  const values = async (name: string): Promise<unknown[]> =>
+    (await recorder.metric(name)).map(({ value }) => value);
+
+  it('report the sum of both, and the larger lag', async () => {
+    queue.counted = { pending: 3, dead: 1, oldestDue: clock.now() - 5_000 };
+    otherQueue.counted = { pending: 1, dead: 0, oldestDue: clock.now() - 2_000 };
+    received.counted = { pending: 2, dead: 0 };
+    otherReceived.counted = { pending: 5, dead: 4 };
+
+    expect(await values('webhook.delivery.pending')).toEqual([4]);
+    expect(await values('webhook.delivery.dead')).toEqual([1]);
+    expect(await values('webhook.delivery.lag')).toEqual([5]);
+    expect(await values('webhook.queued.pending')).toEqual([7]);
+    expect(await values('webhook.queued.dead')).toEqual([4]);
+    expect(await values('webhook.endpoint.circuits')).toEqual([0, 0, 0]);
+    expect(await values('webhook.replay.entries')).toEqual([0]);
+  });
+
+  it('leave out what queues do not answer, all within 2 s', async () => {
+    for (const one of [queue, otherQueue, received]) one.answers = false;
+    const start = performance.now();
+
+    expect(await recorder.metricNames()).toEqual([
+      'webhook.endpoint.circuits',
+      'webhook.replay.entries',
+    ]);
+    expect(performance.now() - start).toBeLessThan(3_500);
+  });
+});
+
+describe('telemetry with continueTraces: false', () => {
+  let recorder: TelemetryRecorder;
+  let started: StartedApp;
+  beforeAll(async () => {
+    recorder = new TelemetryRecorder();
+    started = await startApp(adapters[0]![1](), {
+      options: { receiver: { path: 'webhooks', issuers: [{ issuer: ISSUER, secret: SECRET }] } },
+      imports: [WebhookTelemetryModule.forRoot({ continueTraces: false })],
+      providers: [Orders],
+    });
+  });
+  afterAll(async () => {
+    await started.app.close();
+    recorder.close();
+  });
+  beforeEach(() => recorder.reset());
+
+  /** Sends a request with a `traceparent`. @returns the span of its receiver, with what it is linked to */
+  async function received(token: string): Promise<readonly unknown[]> {
+    await head(started.origin, token, { headers: { traceparent: TRACEPARENT } });
+    await recorder.ended('HEAD /webhooks');
+    const span = recorder.spans.find(({ name }) => name === 'HEAD /webhooks')!;
+    const isApart = span.spanContext().traceId !== TRACEPARENT.split('-')[1];
+    return [SpanKind[span.kind], isApart, ...span.links.map((link) => link.context.spanId)];
+  }
+  const signed = (): string =>
+    createTokenSigner({ issuer: ISSUER, key: SECRET }).sign({ event: 'order.created' }) as string;
+
+  it('links the trace of a verified request', async () => {
+    expect(await received(signed())).toEqual(['SERVER', true, TRACEPARENT.split('-')[2]]);
+  });
+
+  it('leaves the trace in which an instrumented server runs it, also for a forged request', async () => {
+    const server = started.app.getHttpServer() as Server;
+    const emit = server.emit.bind(server);
+    const opened: string[] = [];
+    server.emit = (event: string, ...args: unknown[]) => {
+      if (event !== 'request') return emit(event, ...args);
+      const parent = propagation.extract(ROOT_CONTEXT, (args[0] as IncomingMessage).headers);
+      const span = trace.getTracer('http').startSpan('HEAD', { kind: SpanKind.SERVER }, parent);
+      opened.push(span.spanContext().spanId);
+      return context.with(trace.setSpan(parent, span), () => emit(event, ...args));
+    };
+
+    expect(await received('forged')).toEqual(['INTERNAL', true, opened[0]]);
+    recorder.reset();
+    expect(await received(signed())).toEqual(['INTERNAL', true, opened[1]]);
   });
 });
 

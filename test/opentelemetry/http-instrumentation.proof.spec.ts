@@ -35,6 +35,22 @@ it.each([
   },
 );
 
+it('starts a trace of its own inside instrumented HTTP with continueTraces: false', async () => {
+  const options = { continueTraces: false };
+  const settings = { adapter: 'express', method: 'POST', telemetry: true, options };
+  expect(await resultOf(settings)).toMatchObject({
+    spans: [
+      'CLIENT send order.created < checkout',
+      'CONSUMER process order.created < POST /webhooks',
+      'INTERNAL POST /webhooks < none ~ POST',
+      'INTERNAL checkout < none',
+      'PRODUCER publish order.created < checkout',
+      'SERVER POST < send order.created',
+    ],
+    traces: 2,
+  });
+});
+
 it.each(['POST', 'HEAD'])(
   'leaves a %s to its instrumentation without telemetry of ours',
   async (method) => {

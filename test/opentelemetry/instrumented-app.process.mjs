@@ -47,7 +47,7 @@ Module({
         method: settings.method,
       },
     }),
-    ...(settings.telemetry ? [WebhookTelemetryModule.forRoot()] : []),
+    ...(settings.telemetry ? [WebhookTelemetryModule.forRoot(settings.options)] : []),
   ],
   providers: [Orders],
 })(App);
@@ -70,16 +70,19 @@ const spans = exporter.getFinishedSpans();
 const nameOf = (id) => spans.find((span) => span.spanContext().spanId === id)?.name ?? 'none';
 const result = {
   status,
-  spans: spans
-    .map(
-      (span) => `${SpanKind[span.kind]} ${span.name} < ${nameOf(span.parentSpanContext?.spanId)}`,
-    )
-    .sort(),
+  spans: spans.map(describe).sort(),
   traces: new Set(spans.map((span) => span.spanContext().traceId)).size,
   traceparents: traceparents.map((value) => nameOf(value.split('-')[2])),
 };
 report('result', encodeURIComponent(JSON.stringify(result)));
 process.exit();
+
+/** `KIND name < parent`, with the linked spans of a received request. */
+function describe({ kind, name, parentSpanContext, links }) {
+  const linked = kind === SpanKind.INTERNAL ? links : [];
+  const ends = linked.map((link) => ` ~ ${nameOf(link.context.spanId)}`);
+  return `${SpanKind[kind]} ${name} < ${nameOf(parentSpanContext?.spanId)}${ends.join('')}`;
+}
 
 async function adapterOf(name) {
   if (name === 'express') {

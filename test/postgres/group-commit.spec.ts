@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { beforeEach, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
@@ -19,11 +20,14 @@ function recordOf(id: string): DeliveryRecord {
 /** A commit that the engine is asked for, and its outcome. */
 interface Commit {
   readonly ids: string[];
+  /** The call in whose async context it is made. */
+  readonly caller: string | undefined;
   readonly succeed: () => void;
   readonly fail: (error: unknown) => void;
 }
 
 describe('group commit', () => {
+  const caller = new AsyncLocalStorage<string>();
   let clock: TestClock;
   let groups: Commit[];
   /** Calls that are repeated on their own. */
@@ -39,7 +43,8 @@ describe('group commit', () => {
         const ids = idsOf(deliveries);
         if (!waits) {
           return new Promise<DeliveryRecord[]>((resolve, fail) => {
-            groups.push({ ids, fail, succeed: () => resolve(ids.map(recordOf)) });
+            const succeed = (): void => resolve(ids.map(recordOf));
+            groups.push({ ids, caller: caller.getStore(), fail, succeed });
           });
         }
         repeated.push(ids);
@@ -89,6 +94,14 @@ describe('group commit', () => {
     await turn();
 
     expect(groups.map(({ ids }) => ids)).toEqual([['first'], ['second'], ['third', 'fourth']]);
+  });
+
+  it('records a group in the async context of one of its calls', async () => {
+    for (const id of ['first', 'second', 'third']) await caller.run(id, async () => callAlone(id));
+    groups[0]!.succeed();
+    await turn();
+
+    expect(groups.map((group) => group.caller)).toEqual(['first', 'second', 'third']);
   });
 
   it('answers a call when its own group is recorded', async () => {
