@@ -43,7 +43,6 @@ const TOKEN_OPTIONS = [
   'lifetime',
 ];
 
-/** The senders' names, for the help. */
 export const SENDER_NAMES = `standard-webhooks, stripe, github, slack,
                          shopify, zoom, paddle or lemon-squeezy`;
 

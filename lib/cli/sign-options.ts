@@ -78,7 +78,6 @@ export async function signArguments(
   });
 }
 
-/** Signs as another sender. */
 async function signAs(
   name: string,
   {

@@ -100,7 +100,6 @@ export interface WebhookConsoleExtras {
   readonly portalDecorators?: readonly ClassDecorator[] | undefined;
 }
 
-/** The options, checked and filled. */
 export type ResolvedConsole = Readonly<ReturnType<typeof resolveConsole>>;
 
 /** The options of the portal, checked and filled. Durations are milliseconds. */

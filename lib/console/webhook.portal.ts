@@ -19,7 +19,6 @@ import {
   type ResolvedPortal,
 } from './console-options.js';
 
-/** A link for a partner. */
 export interface PortalLink {
   /** The only tenant that the partner sees. */
   readonly tenant: string;

@@ -28,7 +28,6 @@ type Outcome = Pick<ExplanationStep, 'outcome' | 'detail'>;
 const passed = (detail: string): Outcome => ({ outcome: 'passed', detail });
 const skipped = (detail: string): Outcome => ({ outcome: 'skipped', detail });
 
-/** Describes the outcome of every step. */
 export function trace(facts: TraceFacts): readonly ExplanationStep[] {
   const { refusal } = facts;
   return EXPLANATION_STEPS.map((step): ExplanationStep => {

@@ -15,7 +15,6 @@ import { createJsonClient, UnreadableAnswer } from './json-client.js';
 /** Enough for a hundred keys with certificates. */
 const MAX_SET_BYTES = 65_536;
 
-/** Reads the JSON document at an address. */
 export type FetchJson = (url: URL) => Promise<unknown>;
 
 /**

@@ -16,7 +16,6 @@ import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver
 import { extract, follow, inject, spanContextOf, withoutSpans } from './trace-links.js';
 import { defined, type WebhookMetrics } from './webhook-metrics.js';
 
-/** How traces are continued. */
 interface TracingOptions {
   /** Milliseconds after a publish in which an attempt is part of its trace. */
   readonly joinTraceFor: number;

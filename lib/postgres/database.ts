@@ -30,7 +30,6 @@ export interface PostgresPoolClient extends PostgresClient {
     event: 'notification',
     listener: (message: { readonly payload?: string | undefined }) => void,
   ): unknown;
-  /** Removes a listener. */
   off(event: 'error', listener: (error: Error) => void): unknown;
 }
 
@@ -243,7 +242,6 @@ export class Database {
   }
 }
 
-/** Whether a client is the embedded database. */
 export function isEmbedded(client: object): client is EmbeddedClient {
   return hasMethods(client, 'query', 'exec', 'transaction');
 }

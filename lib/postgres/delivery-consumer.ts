@@ -35,7 +35,6 @@ interface DeliveryConsumerParts {
   readonly handler: DeliveryHandler;
   /** The server, for messages. */
   readonly server: string;
-  /** The channel of notifications. */
   readonly channel: string;
 }
 
@@ -93,7 +92,6 @@ export class DeliveryConsumer {
     return this.loop.running.length;
   }
 
-  /** Whether another delivery can start now. */
   get hasFreeSlot(): boolean {
     return this.loop.hasFreeSlot;
   }

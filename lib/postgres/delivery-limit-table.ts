@@ -76,7 +76,6 @@ export class DeliveryLimitTable {
     await this.database.query(this.statements.end, values);
   }
 
-  /** Sets the limits of a lane. */
   async set(lane: string, limits: DeliveryLimits): Promise<void> {
     const rows = JSON.stringify([limitRow(lane, limits)]);
     await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);

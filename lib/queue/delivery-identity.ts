@@ -27,7 +27,6 @@ export function deliveryLane(delivery: WebhookDelivery): string {
   return endpointLane(delivery);
 }
 
-/** The lane of a receiver's events. */
 export function receiverLane({ receiver }: ReceivedEvent): string {
   return JSON.stringify(['receiver', receiver]);
 }

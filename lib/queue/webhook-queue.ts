@@ -23,7 +23,6 @@ export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDeli
 /** Attempts a delivery once; `attempt` is 1 for the first. */
 export type DeliveryHandler = (delivery: WebhookDelivery, attempt: number) => Promise<DeliveryRun>;
 
-/** Options of {@link WebhookQueue.enqueue}. */
 export interface EnqueueOptions {
   /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;

@@ -331,7 +331,6 @@ function noAnswer(): Error {
   return new Error('the replay store did not answer');
 }
 
-/** The error for a duplicate. */
 export function replayed(): WebhookReplayError {
   return new WebhookReplayError('replayed', 'the event was handled before');
 }

@@ -56,7 +56,6 @@ export async function hasTrustedToken(
   }
 }
 
-/** A verified request with a token. */
 export interface OpenedRequest extends VerifiedRequest {
   readonly profile: WebhookProfile;
 }

@@ -34,7 +34,6 @@ import {
   signatureHeader,
 } from './signature-header.js';
 
-/** The secret of a sender. */
 export interface SecretOptions extends SenderOptions {
   /** The secret, or several while it is rotated. Its UTF-8 bytes are the key, prefix included. */
   readonly secret: string | readonly string[];

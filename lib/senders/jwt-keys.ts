@@ -35,7 +35,6 @@ export interface JwtKeys extends Pick<IssuerKeys, 'candidates'> {
   keySets(): readonly KeySetStatus[];
 }
 
-/** The rules of {@link JwtKeyOptions}. */
 export const JWT_KEYS = {
   secret: unchecked<JwtKeyOptions['secret']>(),
   keys: optional(

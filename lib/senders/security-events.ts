@@ -34,7 +34,6 @@ import {
 } from './sender.js';
 import { members, signatureHeader } from './signature-header.js';
 
-/** Options of {@link securityEvents}. */
 export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
   /** The `iss` of the stream's tokens. */
   readonly issuer: string;

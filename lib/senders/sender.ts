@@ -30,7 +30,6 @@ export interface SenderMessage {
   readonly claims: Readonly<Record<string, unknown>>;
 }
 
-/** Options of every sender. */
 export interface SenderOptions {
   /** Names the event: segments of letters, digits, `_` and `-`, joined by full stops. */
   readonly event?: ((message: SenderMessage) => string) | undefined;
@@ -327,7 +326,6 @@ export const toleranceSeconds: Rule<number> = (value, at, name) => {
   return at.add(name, `must be 1 to ${MAX_TOLERANCE} seconds, such as '300s'`) as never;
 };
 
-/** The rules of {@link SenderOptions}. */
 export const SENDER = {
   event: optional(func<NonNullable<SenderOptions['event']>>('({ headers, data }) => string')),
   tolerance: optional(toleranceSeconds, 300),

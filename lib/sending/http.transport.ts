@@ -231,7 +231,6 @@ function requestOf(response: unknown): http.ClientRequest | undefined {
   }
 }
 
-/** Creates the module's own HttpService. */
 export async function createHttpService(): Promise<HttpService> {
   const [axios, { HttpService }] = await Promise.all([import('axios'), import('@nestjs/axios')]);
   // @nestjs/axios 4 names the declarations of axios for CommonJS, version 12 those for ES modules.

@@ -49,7 +49,6 @@ export class BodyDigests {
     this.running = algorithmsOf(rule).map((algorithm) => createDigest(algorithm));
   }
 
-  /** Adds the next chunk of the body. */
   update(chunk: Uint8Array): this {
     for (const digest of this.running) digest.update(chunk);
     return this;

@@ -12,7 +12,6 @@ import {
   isClass,
 } from './payload-validator.js';
 
-/** A method of a provider or controller. */
 interface ExploredMethod {
   readonly wrapper: HandlerHost;
   readonly prototype: Record<string, unknown>;
