@@ -19,6 +19,12 @@ export const RECEIVER_OPTIONS = {
 /** The default of a receiver. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
+export const BODY_RULES = {
+  requireHash: true,
+  maxBodyBytes: MAX_BODY_BYTES,
+  maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+};
+
 /**
  * Reads the rules of a receiver with one issuer.
  *
@@ -40,13 +46,7 @@ export async function readRules(
     profiles: values.profile as readonly WebhookProfile[] | undefined,
     now: readClock(values.now),
   });
-  return {
-    issuer,
-    tokens,
-    requireHash: true,
-    maxBodyBytes: MAX_BODY_BYTES,
-    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-  };
+  return { issuer, tokens, ...BODY_RULES };
 }
 
 /**

@@ -146,14 +146,13 @@ const path: Rule<string> = (value, at, name) => {
   ) as never;
 };
 
+export const DISPLAY_NAME = rule<string>(
+  (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
+  'must be a string of 1 to 100 characters',
+);
+
 const BRAND = object<Partial<ConsoleBrand>>()({
-  name: optional(
-    rule<string>(
-      (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
-      'must be a string of 1 to 100 characters',
-    ),
-    'Webhooks',
-  ),
+  name: optional(DISPLAY_NAME, 'Webhooks'),
   color: optional(
     rule<string>(
       (value) => typeof value === 'string' && COLOR.test(value),

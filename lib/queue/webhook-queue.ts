@@ -1,3 +1,4 @@
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type {
   DeliveryAttempt,
   DeliveryLimits,
@@ -241,3 +242,10 @@ export interface ObservedRun extends DeliveryRun {
  * observes from its import on, since a queue may run a delivery before the test asks.
  */
 export const runObservers = new Set<(run: ObservedRun) => void>();
+
+export function queueStopped(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'shutting_down',
+    'The delivery queue is stopped, because the application is shutting down.',
+  );
+}

@@ -94,6 +94,12 @@ export interface Credentials extends Proof {
   hmac?(text: string): string;
 }
 
+/** Writes a test event as the sender does: its headers, and the JSON of its body. */
+export type ComposeTest = (message: TestMessage & { readonly id: string }) => {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly data: unknown;
+};
+
 /** What differs from sender to sender. */
 export interface SenderParts {
   readonly name: string;

@@ -1,4 +1,4 @@
-import { parseDuration } from '../clock/duration.js';
+import { parseDuration, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { type KeyProvider, ProvidedKeys } from '../keys/key-provider.js';
 import { OutageLog } from '../keys/key-log.js';
@@ -35,8 +35,6 @@ export class HeldSigningKeys {
 
 /** Where the keys of a signer come from. Until they change, `known` and `current()` are the same object. */
 export type SigningKeySource = HeldSigningKeys | ProvidedSigningKeys;
-
-const MS_PER_SECOND = 1_000;
 
 type Keys = readonly SigningKeyInput[];
 
@@ -86,7 +84,7 @@ export class ProvidedSigningKeys {
   async start(): Promise<void> {
     await this.held.start();
     const problems = new Problems(this.options.path);
-    checkSpentKeys(this.known.keys, this.options.clock.now() / MS_PER_SECOND, problems);
+    checkSpentKeys(this.known.keys, this.options.clock.now() / SECOND, problems);
     problems.throwIfAny();
   }
 

@@ -1,4 +1,4 @@
-import { parseDuration } from '../clock/duration.js';
+import { parseDuration, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { Problems } from '../options/problems.js';
 import type { KeyProvider } from '../keys/key-provider.js';
@@ -13,8 +13,6 @@ import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import { checkShared } from '../token/token-signer.js';
 import { publicationProblems } from './webhook.jwks.js';
 import { type EndpointSigner, type PublisherKeys, RotatingTokenSigner } from './endpoint-signer.js';
-
-const MS_PER_SECOND = 1_000;
 
 /** The issuer, and one of the three kinds of key. */
 export interface SigningOptions {
@@ -141,7 +139,7 @@ export class SigningResolver {
   }
 
   private seconds(): number {
-    return this.context.clock.now() / MS_PER_SECOND;
+    return this.context.clock.now() / SECOND;
   }
 }
 
