@@ -25,11 +25,7 @@ export const BODY_RULES = {
   maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
 };
 
-/**
- * Reads the rules of a receiver with one issuer.
- *
- * @throws {@link UsageError}
- */
+/** @throws {@link UsageError} */
 export async function readRules(
   values: KeyValues & {
     readonly audience?: readonly string[] | undefined;

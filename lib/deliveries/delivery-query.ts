@@ -145,8 +145,6 @@ export const ERASURE = option.object<ErasureFilter>()(
 const CALL_SCOPE = option.object<WebhookDeliveryScope>()(SCOPE, EXACT);
 
 /**
- * Reads a filter.
- *
  * @param tenant - of the call's scope
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */

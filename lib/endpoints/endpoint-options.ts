@@ -147,11 +147,7 @@ interface EndpointContext {
   readonly events: WebhookEventCatalog | undefined;
 }
 
-/**
- * Resolves the configured endpoints.
- *
- * @param endpoints - `undefined` for one that is no object
- */
+/** @param endpoints - `undefined` for one that is no object */
 export function resolveEndpoints(
   endpoints: readonly (ReadEndpoint | undefined)[],
   context: EndpointContext,

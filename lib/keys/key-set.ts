@@ -18,8 +18,6 @@ const MAX_SET_BYTES = 65_536;
 export type FetchJson = (url: URL) => Promise<unknown>;
 
 /**
- * Creates the client that reads key sets.
- *
  * @returns a function that rejects with {@link WebhookStoreError} `keys_unavailable`; the message gives the reason
  *   and quotes nothing of the answer
  */

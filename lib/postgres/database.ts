@@ -50,11 +50,7 @@ export type PostgresClientSource =
 /** A row, by column. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/**
- * Runs one statement and returns its rows.
- *
- * @param values - strings, numbers, booleans and `null`, which every driver sends alike
- */
+/** @param values - strings, numbers, booleans and `null`, which every driver sends alike */
 export type RunStatement = (
   statement: string,
   values: readonly unknown[],

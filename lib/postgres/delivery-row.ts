@@ -104,8 +104,6 @@ export interface OutcomeRow extends Pick<
 }
 
 /**
- * The outcome of a run as a row.
- *
  * @param run - `undefined` if the handler threw
  * @param now - epoch milliseconds
  */

@@ -204,11 +204,7 @@ export function readArguments<Options>(
 /** Events of one call of `publishAll`. */
 const MAX_EVENTS = 1_000;
 
-/**
- * Reads the events of a call.
- *
- * @throws {@link WebhookDeliveryError} `invalid_data`
- */
+/** @throws {@link WebhookDeliveryError} `invalid_data` */
 export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
   if (!Array.isArray(events) || events.length > MAX_EVENTS) {
     throw new WebhookDeliveryError(

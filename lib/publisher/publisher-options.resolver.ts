@@ -157,11 +157,7 @@ interface PublisherOptionsContext {
   readonly production: boolean;
 }
 
-/**
- * Checks and fills the publisher's options.
- *
- * @param problems - to which those of the publisher are added; with one of them, nothing is resolved
- */
+/** @param problems - to which those of the publisher are added; with one of them, nothing is resolved */
 export function resolvePublisherOptions(
   given: WebhookPublisherOptions,
   { clock, events, production }: PublisherOptionsContext,

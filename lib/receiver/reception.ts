@@ -258,8 +258,6 @@ function leaseLostError(): WebhookReplayError {
 }
 
 /**
- * Reserves an event in the receiver's replay store.
- *
  * @param digest - of the body, if it identifies the content; otherwise the value of the data does
  * @returns `undefined` for a duplicate of an event that was handled before
  * @throws {@link WebhookReplayError}, {@link WebhookStoreError}

@@ -56,8 +56,6 @@ interface ReadKeyOptions extends Omit<JwtKeyOptions, 'jwksFetch'> {
 }
 
 /**
- * Parses the keys of a sender.
- *
  * @param path - the function's name, for messages
  * @throws {@link WebhookConfigurationError}
  */

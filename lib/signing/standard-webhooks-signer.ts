@@ -63,11 +63,7 @@ export function readStandardWebhooksSecret(
   return SIGNER(secret, at, name);
 }
 
-/**
- * A signer for stored secrets.
- *
- * @throws {@link WebhookSigningError} `no_signing_key` if one of them is none of Standard Webhooks
- */
+/** @throws {@link WebhookSigningError} `no_signing_key` if one of them is none of Standard Webhooks */
 export function standardWebhooksSigner(secrets: readonly string[]): StandardWebhooksSigner {
   return signerOf(
     secrets.map((secret) => {

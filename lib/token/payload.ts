@@ -77,8 +77,6 @@ export interface VerifiedPayload {
 }
 
 /**
- * Checks the body against the rule.
- *
  * @param length - bytes of the body
  * @param computed - digests of the body by {@link BodyDigests}
  * @throws {@link WebhookPayloadError} `hash_mismatch`, `hash_required` or `hash_unsupported`

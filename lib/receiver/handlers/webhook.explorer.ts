@@ -33,8 +33,6 @@ export class WebhookExplorer {
   ) {}
 
   /**
-   * Registers every handler.
-   *
    * @param receivers - all receivers of the application: a handler may name one of another module
    * @returns what is wrong with the handlers
    */
