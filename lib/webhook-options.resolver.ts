@@ -51,7 +51,6 @@ const MODULE = object<WebhookModuleOptions>()(
   },
 );
 
-/** The module's options, checked and filled. */
 export interface ResolvedWebhookOptions {
   readonly receivers: ResolvedReceivers;
   /** Absent if nothing is published. */

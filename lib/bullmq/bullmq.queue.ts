@@ -8,7 +8,6 @@ import {
   type WebhookClock,
 } from '../clock/webhook-clock.js';
 import { servesAnother } from '../queue/queue-options.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   type DeliveryCountFilter,
@@ -19,6 +18,7 @@ import {
   type DeliveryHandler,
   type EnqueuedDelivery,
   WebhookQueue,
+  queueStopped,
 } from '../queue/webhook-queue.js';
 import { isRedisOutage, redisFailure } from '../redis/redis-failure.js';
 import {
@@ -324,11 +324,6 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   private refuseWhenStopping(): void {
-    if (this.stopping) {
-      throw new WebhookDeliveryError(
-        'shutting_down',
-        'The delivery queue is stopped, because the application is shutting down.',
-      );
-    }
+    if (this.stopping) throw queueStopped();
   }
 }

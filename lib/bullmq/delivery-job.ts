@@ -125,8 +125,6 @@ export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
 }
 
 /**
- * The record of a job.
- *
  * @param latest - when it is due at the latest, in epoch milliseconds: a job that was brought forward keeps its old
  *   time in its data, because writing it would race with the worker
  */

@@ -1,7 +1,8 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryStatus, DeliveryRun } from '../queue/webhook-delivery.js';
-import { deliveryOfStored, laneOfStored } from '../queue/stored-delivery.js';
+import { deliveryLane } from '../queue/delivery-identity.js';
+import { deliveryOfStored } from '../queue/stored-delivery.js';
 import type { LaneSlot } from '../queue/lane-slots.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
@@ -48,7 +49,7 @@ export class DeliveryRunner {
       await keys.putOff(job, token);
       throw new DelayedError();
     }
-    const lane = laneOfStored(job.data.delivery);
+    const lane = deliveryLane(job.data.delivery);
     const slot = await lanes.enter(lane, job.priority);
     if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
     if ((await this.admit(job, lane, slot)) === 'parked') return this.park(job, token, lane);

@@ -75,7 +75,6 @@ export class FairTurns {
 
   constructor(private readonly queue: Queue) {}
 
-  /** Takes the next turn of each lane. */
   async take(lanes: readonly string[]): Promise<readonly number[]> {
     return this.taken.add(lanes);
   }

@@ -1,7 +1,8 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/key-order.js';
-import { laneOfStored, type StoredDelivery } from '../queue/stored-delivery.js';
+import { deliveryLane } from '../queue/delivery-identity.js';
+import type { StoredDelivery } from '../queue/stored-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { ownKey, QueueScript } from './queue-script.js';
 
@@ -126,7 +127,7 @@ export interface Turn {
 export function turnOf(delivery: DeliveryFacts | StoredDelivery): Turn | undefined {
   const { id, orderingKey } = delivery;
   if (orderingKey === undefined) return undefined;
-  return { id, key: JSON.stringify([laneOfStored(delivery), orderingKey]) };
+  return { id, key: JSON.stringify([deliveryLane(delivery), orderingKey]) };
 }
 
 /**

@@ -2,7 +2,6 @@ import type { Queue } from 'bullmq';
 import { DAY } from '../clock/duration.js';
 import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
 import { isLimited, RememberedLimits } from '../queue/lane-limits.js';
-import { laneOfStored } from '../queue/stored-delivery.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
@@ -106,7 +105,7 @@ export class SharedLimits {
   /** @returns for each job whether it waits for a limit */
   async areParked(jobs: readonly DeliveryJob[]): Promise<readonly boolean[]> {
     if (jobs.length === 0) return [];
-    const values = jobs.flatMap(({ data }) => [laneOfStored(data.delivery), data.delivery.id]);
+    const values = jobs.flatMap(({ data }) => [deliveryLane(data.delivery), data.delivery.id]);
     return ((await ARE_PARKED.run(this.queue, values)) as number[]).map((flag) => flag === 1);
   }
 

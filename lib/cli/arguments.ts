@@ -26,7 +26,6 @@ export const KEY_OPTIONS = {
   'env-file': { type: 'string' },
 } as const satisfies ParseArgsConfig['options'];
 
-/** The help on {@link KEY_OPTIONS}. */
 export const KEY_HELP = `  --issuer <iss>         the issuer; default: the variable ${ISSUER_VARIABLE}
   --secret-file <file>   file with the shared secret; default: the variable ${SECRET_VARIABLE}
   --key <file>           key instead of a secret, as PEM or JWK; requires --alg
@@ -36,7 +35,6 @@ export const KEY_HELP = `  --issuer <iss>         the issuer; default: the varia
 
 export type Options = NonNullable<ParseArgsConfig['options']>;
 
-/** The arguments of a command with these options. */
 export type Arguments<Known extends Options> = ReturnType<
   typeof parseArgs<{ args: string[]; options: Known; allowPositionals: true }>
 >;
@@ -95,7 +93,6 @@ export function parseArguments<Known extends Options>(
   }
 }
 
-/** The values of {@link KEY_OPTIONS}. */
 export type KeyValues = { readonly [Name in keyof typeof KEY_OPTIONS]?: string | undefined };
 
 export interface IssuerKey {

@@ -5,7 +5,6 @@ export interface CommandOutput {
   write(output: string | Uint8Array): boolean;
 }
 
-/** The streams and environment of a command. */
 export interface CommandIo {
   readonly stdin: Readable;
   readonly stdout: CommandOutput;
@@ -17,7 +16,6 @@ export interface CommandIo {
 
 /** The module of a command; loaded only when the command runs. */
 export interface CommandModule {
-  /** The output of `--help`. */
   readonly help: string;
   /**
    * @param args - the arguments after the command's name

@@ -14,7 +14,6 @@ Exit code: 0 printed, 2 wrong usage.
 
 const NAME = 'nestjs-webhook-token';
 
-/** Options by command. */
 type CommandOptions = readonly (readonly [command: string, options: readonly string[]])[];
 
 const SCRIPTS: Readonly<Record<string, (commands: CommandOptions) => string>> = {

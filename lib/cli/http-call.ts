@@ -29,7 +29,6 @@ export const TARGET_OPTIONS = {
   'allow-private': { type: 'boolean' },
 } as const;
 
-/** The help on {@link TARGET_OPTIONS}. */
 export const TARGET_HELP = `  --timeout <duration>   for the answer; default 15s
   --allow-http           allow http:// to hosts other than this machine
   --allow-private        allow addresses of private networks; this machine is always allowed`;

@@ -19,11 +19,13 @@ export const RECEIVER_OPTIONS = {
 /** The default of a receiver. */
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
 
-/**
- * Reads the rules of a receiver with one issuer.
- *
- * @throws {@link UsageError}
- */
+export const BODY_RULES = {
+  requireHash: true,
+  maxBodyBytes: MAX_BODY_BYTES,
+  maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+};
+
+/** @throws {@link UsageError} */
 export async function readRules(
   values: KeyValues & {
     readonly audience?: readonly string[] | undefined;
@@ -40,13 +42,7 @@ export async function readRules(
     profiles: values.profile as readonly WebhookProfile[] | undefined,
     now: readClock(values.now),
   });
-  return {
-    issuer,
-    tokens,
-    requireHash: true,
-    maxBodyBytes: MAX_BODY_BYTES,
-    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-  };
+  return { issuer, tokens, ...BODY_RULES };
 }
 
 /**

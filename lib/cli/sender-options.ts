@@ -12,10 +12,9 @@ import {
 } from '../senders/index.js';
 import { KeyRing } from '../token/keys/token-keys.js';
 import { resolveVerifier } from '../token/verifier-options.js';
-import { DEFAULT_MAX_JSON_MEMBERS } from '../token/webhook-token.constants.js';
 import { type KeyValues, readSecret, readVariables, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
-import { MAX_BODY_BYTES } from './receiver-rules.js';
+import { BODY_RULES } from './receiver-rules.js';
 
 /** The senders that need a secret only. */
 const SENDERS: Readonly<Record<string, (options: { secret: string }) => WebhookSender>> = {
@@ -43,7 +42,6 @@ const TOKEN_OPTIONS = [
   'lifetime',
 ];
 
-/** The senders' names, for the help. */
 export const SENDER_NAMES = `standard-webhooks, stripe, github, slack,
                          shopify, zoom, paddle or lemon-squeezy`;
 
@@ -72,11 +70,6 @@ export async function readSender(
 
 /** The rules of a receiver that accepts no tokens. */
 export function rulesOfSender(now: () => number): RequestRules {
-  return {
-    // No issuer of tokens is trusted.
-    tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }),
-    requireHash: true,
-    maxBodyBytes: MAX_BODY_BYTES,
-    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
-  };
+  // No issuer of tokens is trusted.
+  return { tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }), ...BODY_RULES };
 }

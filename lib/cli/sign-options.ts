@@ -33,8 +33,6 @@ type SignValues = {
 } & { readonly audience?: readonly string[] | undefined };
 
 /**
- * Signs an event of the command line.
- *
  * @param data - JSON, `@file`, `-` for standard input; `undefined` for none
  * @throws {@link UsageError}
  */
@@ -78,7 +76,6 @@ export async function signArguments(
   });
 }
 
-/** Signs as another sender. */
 async function signAs(
   name: string,
   {

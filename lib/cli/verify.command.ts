@@ -42,11 +42,7 @@ const OPTIONS = {
 
 const NOT_VALID = 1;
 
-/**
- * Verifies a token.
- *
- * @returns 0 valid, 1 not valid, 2 wrong usage
- */
+/** @returns 0 valid, 1 not valid, 2 wrong usage */
 export async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const command = { name: 'verify', help, options: OPTIONS };
   return runWithArguments(command, args, io, async ({ values, positionals }) => {

@@ -15,11 +15,7 @@ const UNITS: Readonly<Record<string, number>> = {
   d: DAY,
 };
 
-/**
- * Reads a duration.
- *
- * @returns milliseconds, or `undefined` if the value is not a duration of at least 0
- */
+/** @returns milliseconds, or `undefined` if the value is not a duration of at least 0 */
 export function parseDuration(duration: unknown): number | undefined {
   if (typeof duration === 'number') {
     return Number.isFinite(duration) && duration >= 0 ? duration : undefined;

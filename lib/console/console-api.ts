@@ -87,12 +87,10 @@ export type Jsonified<T> = T extends Date
     ? { readonly [Name in keyof T]: Jsonified<T[Name]> }
     : T;
 
-/** What a call answers. */
 type AnswerOf<Call extends (...parameters: never[]) => unknown> = Jsonified<
   Awaited<ReturnType<Call>>
 >;
 
-/** The place in a list. */
 interface PageQuery {
   readonly after?: string;
   readonly limit?: string;

@@ -1,4 +1,5 @@
 import { DAY } from '../clock/duration.js';
+import type { WebhookDeliveryFilter } from '../deliveries/delivery-query.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
@@ -34,18 +35,6 @@ import { PORTAL_CAPABILITIES } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics.js';
-
-/** The JSON of a filter of deliveries, for `WebhookDeliveries`. */
-interface DeliveryFilterInput {
-  status?: 'pending' | 'delivered' | 'dead';
-  keyState?: 'waiting' | 'blocking';
-  endpointId?: string;
-  event?: string;
-  eventId?: string;
-  tenant?: string;
-  since?: Date;
-  until?: Date;
-}
 
 const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
 /** The library checks its members. */
@@ -131,7 +120,7 @@ export function readDeliveryFilter({
   eventId,
   since,
   until,
-}: Omit<DeliveryQuery, 'tenant'>): Omit<DeliveryFilterInput, 'tenant'> {
+}: Omit<DeliveryQuery, 'tenant'>): Omit<WebhookDeliveryFilter, 'tenant'> {
   return {
     ...(status !== undefined && { status }),
     ...(keyState !== undefined && { keyState }),
@@ -149,10 +138,8 @@ export function readTimes(times: {
 }): { since?: Date; until?: Date } {
   const read: { since?: Date; until?: Date } = {};
   for (const name of ['since', 'until'] as const) {
-    const value = times[name];
-    if (value === undefined) continue;
-    const date = new Date(readTime(name, value)!);
-    read[name] = date;
+    const time = readTime(name, times[name]);
+    if (time !== undefined) read[name] = new Date(time);
   }
   return read;
 }
@@ -200,7 +187,9 @@ function readTime(name: string, value: string | undefined): number | undefined {
   throw invalid(name, 'must be a time in ISO 8601, such as 2026-01-31T12:00:00Z');
 }
 
+const JSON_OBJECT = { form: 'a JSON object' };
 const filled = optional(text());
+const dryRun = required(flag, 'is required');
 
 /** Body of `POST api/deliveries/redeliver`. */
 export const REDELIVER = object<RedeliverRequest>()(
@@ -221,11 +210,11 @@ export const REDELIVER = object<RedeliverRequest>()(
         { exact: true },
       ),
     ),
-    dryRun: required(flag, 'is required'),
+    dryRun,
     limit: optional(whole(1, 1_000), 1_000),
   },
   {
-    form: 'a JSON object',
+    ...JSON_OBJECT,
     across({ ids, filter }, at) {
       const isEither = (ids === undefined) !== (filter === undefined);
       at.require(isEither || at.has('ids', 'filter'), 'ids', 'pass ids or a filter');
@@ -253,7 +242,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     events: optional(list(STRING, 'must be a list of strings')),
     ...SETTINGS,
   },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /** Body of `PATCH api/endpoints/:id`. */
@@ -269,26 +258,20 @@ export const ENDPOINT_PATCH = object<EndpointPatch>()(
     rateLimit: orNull(SETTINGS.rateLimit),
     credentials: orNull(SETTINGS.credentials),
   },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /** Body of `POST api/endpoints/:id/recovery`. */
-export const RECOVERY = object<RecoveryRequest>()(
-  { since: filled, dryRun: required(flag, 'is required') },
-  { form: 'a JSON object' },
-);
+export const RECOVERY = object<RecoveryRequest>()({ since: filled, dryRun }, JSON_OBJECT);
 
 /** Body of `POST api/endpoints/:id/rotate-key`. */
 export const ROTATION = object<RotateKeyRequest>()(
   { overlap: optional(duration({ min: 0, max: '3650d' })) },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /** Body of `POST api/endpoints/:id/test`. */
-export const TEST_EVENT = object<TestEventRequest>()(
-  { event: optional(STRING) },
-  { form: 'a JSON object' },
-);
+export const TEST_EVENT = object<TestEventRequest>()({ event: optional(STRING) }, JSON_OBJECT);
 
 /** Body of `POST api/tenants/:id/link`. */
 export const TENANT_LINK = object<LinkRequest>()(
@@ -296,25 +279,22 @@ export const TENANT_LINK = object<LinkRequest>()(
     capabilities: optional(PORTAL_CAPABILITIES),
     expiresIn: optional(duration({ min: '1s', max: '24h' })),
   },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /** Body of `POST api/tenants/:id/erase`. */
-export const ERASE = object<EraseRequest>()(
-  { dryRun: required(flag, 'is required') },
-  { form: 'a JSON object' },
-);
+export const ERASE = object<EraseRequest>()({ dryRun }, JSON_OBJECT);
 
 /** Body of `POST api/dead-letters/retry`. */
 export const RETRY = object<RetryRequest>()(
   { ids: required(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE }), ID_LIST) },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /** Body of `POST api/session`: the token of a link. */
 export const LINK = object<{ readonly token?: string }>()(
   { token: optional(STRING, '') },
-  { form: 'a JSON object' },
+  JSON_OBJECT,
 );
 
 /**

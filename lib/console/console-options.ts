@@ -100,7 +100,6 @@ export interface WebhookConsoleExtras {
   readonly portalDecorators?: readonly ClassDecorator[] | undefined;
 }
 
-/** The options, checked and filled. */
 export type ResolvedConsole = Readonly<ReturnType<typeof resolveConsole>>;
 
 /** The options of the portal, checked and filled. Durations are milliseconds. */
@@ -147,14 +146,13 @@ const path: Rule<string> = (value, at, name) => {
   ) as never;
 };
 
+export const DISPLAY_NAME = rule<string>(
+  (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
+  'must be a string of 1 to 100 characters',
+);
+
 const BRAND = object<Partial<ConsoleBrand>>()({
-  name: optional(
-    rule<string>(
-      (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
-      'must be a string of 1 to 100 characters',
-    ),
-    'Webhooks',
-  ),
+  name: optional(DISPLAY_NAME, 'Webhooks'),
   color: optional(
     rule<string>(
       (value) => typeof value === 'string' && COLOR.test(value),

@@ -44,7 +44,6 @@ const AT_ONCE = 4;
 type Standing = WebhookDeliveryStats['endpoints'][number];
 const WORST: readonly EndpointHealth['state'][] = ['failing', 'disabled', 'paused'];
 
-/** The calls about endpoints. */
 @Injectable()
 export class ConsoleEndpoints {
   readonly routes: readonly ConsoleRoute[] = [

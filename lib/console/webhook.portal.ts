@@ -4,7 +4,7 @@ import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
-import { duration, object, optional, required, rule } from '../options/rules.js';
+import { duration, object, optional, required } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { identifier, isIdentifier } from '../token/identifier.js';
 import { createTokenSigner } from '../token/token-signer.js';
@@ -13,13 +13,13 @@ import type { TokenVerifier } from '../token/token-verifier.js';
 import type { PortalCapability } from './console-api.js';
 import {
   CONSOLE_OPTIONS,
+  DISPLAY_NAME,
   LANGUAGE,
   PORTAL_CAPABILITIES,
   type ResolvedConsole,
   type ResolvedPortal,
 } from './console-options.js';
 
-/** A link for a partner. */
 export interface PortalLink {
   /** The only tenant that the partner sees. */
   readonly tenant: string;
@@ -52,12 +52,7 @@ const LINK = object<PortalLink>()(
     tenant: required(identifier(), 'is required'),
     capabilities: optional(PORTAL_CAPABILITIES, ['view']),
     expiresIn: optional(duration({ min: '1s', max: '24h' }), 15 * MINUTE),
-    displayName: optional(
-      rule<string>(
-        (value) => typeof value === 'string' && value.length >= 1 && value.length <= 100,
-        'must be a string of 1 to 100 characters',
-      ),
-    ),
+    displayName: optional(DISPLAY_NAME),
     returnUrl: optional((value, at, name): string => {
       const given = value instanceof URL ? value.href : value;
       const isUrl = typeof given === 'string' && URL.canParse(given) && given.length <= MAX_URL;

@@ -26,7 +26,6 @@ export interface WebhookDeliveryFilter {
   readonly until?: Date;
 }
 
-/** Which deliveries to count. */
 export type WebhookDeliveryStatsFilter = Pick<
   WebhookDeliveryFilter,
   'tenant' | 'endpointId' | 'since' | 'until'
@@ -38,7 +37,6 @@ export interface WebhookDeliveryScope {
   readonly tenant?: string;
 }
 
-/** Options of a list. */
 export interface DeliveryPageOptions extends WebhookDeliveryScope {
   /** `next` of the page before. */
   readonly after?: string | undefined;
@@ -46,7 +44,6 @@ export interface DeliveryPageOptions extends WebhookDeliveryScope {
   readonly limit?: number | undefined;
 }
 
-/** Options of a prune. */
 export interface PruneOptions extends WebhookDeliveryScope {
   /** Recorded before this Date, or longer ago than this duration, such as `'30d'`; at most `'36500d'`. */
   readonly olderThan: Duration | Date;
@@ -60,7 +57,6 @@ export interface ErasureFilter extends WebhookDeliveryScope {
   readonly subject?: string;
 }
 
-/** Options of a redelivery. */
 export interface RedeliverOptions extends WebhookDeliveryScope {
   /** Returns what would be sent again, and changes nothing; default `false`. */
   readonly dryRun?: boolean | undefined;
@@ -104,7 +100,6 @@ const REDELIVERY_FILTER = option.object<WebhookDeliveryFilter>()(FILTER, {
   },
 });
 
-/** The options of `list`. */
 export const PAGE = option.object<DeliveryPageOptions>()(
   {
     ...SCOPE,
@@ -114,7 +109,6 @@ export const PAGE = option.object<DeliveryPageOptions>()(
   EXACT,
 );
 
-/** The options of `redeliver`. */
 export const REDELIVERY = option.object<RedeliverOptions>()(
   {
     ...SCOPE,
@@ -131,10 +125,8 @@ const AGE = option.duration({ min: 0, max: '36500d' });
 const AGE_OR_DATE: option.Rule<number | Date> = (value, at, name) =>
   value instanceof Date ? option.date(value, at, name) : AGE(value, at, name);
 
-/** The options of `prune`. */
 export const PRUNING = option.object<PruneOptions>()({ ...SCOPE, olderThan: AGE_OR_DATE }, EXACT);
 
-/** The filter of `erase`. */
 export const ERASURE = option.object<ErasureFilter>()(
   {
     ...SCOPE,
@@ -153,8 +145,6 @@ export const ERASURE = option.object<ErasureFilter>()(
 const CALL_SCOPE = option.object<WebhookDeliveryScope>()(SCOPE, EXACT);
 
 /**
- * Reads a filter.
- *
  * @param tenant - of the call's scope
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */

@@ -67,7 +67,6 @@ export const WEBHOOK_ATTEMPTED_CHANNEL = 'nestjs-webhook-token:attempted';
 /** Name of the diagnostics channel of delivery outcomes; its messages are those of `WebhookDeliveryEvents`. */
 export const WEBHOOK_DELIVERY_CHANNEL = 'nestjs-webhook-token:delivery';
 
-/** An event that is being recorded. */
 export type PublishingOperation = Operation<PublishingFacts, PublishingOutcome>;
 
 export const publishing = new OperationChannels<PublishingFacts, PublishingOutcome>(

@@ -25,7 +25,6 @@ export interface RedeliverResult {
   readonly more: boolean;
 }
 
-/** The result of one redelivery. */
 export type RedeliveredDelivery = RedeliverResult['deliveries'][number];
 
 /** The delivery of a published event, without its payload. */
@@ -42,7 +41,6 @@ interface RedeliveryOptions {
   readonly isNamed: boolean;
 }
 
-/** Sends one delivery again. */
 export class Redelivery {
   constructor(
     private readonly queue: WebhookQueue,

@@ -24,7 +24,6 @@ export const WEBHOOK_DELIVERY_EVENTS = [
   'circuit-closed',
 ] as const;
 
-/** A kind of delivery event. */
 export type WebhookDeliveryEventType = (typeof WEBHOOK_DELIVERY_EVENTS)[number];
 
 /** Something that happened to a delivery or to its endpoint. It contains no token, secret, payload or URL. */

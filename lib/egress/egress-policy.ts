@@ -118,11 +118,7 @@ export class EgressPolicy {
     return parsed;
   }
 
-  /**
-   * Checks one address.
-   *
-   * @throws {@link WebhookDestinationBlockedError}
-   */
+  /** @throws {@link WebhookDestinationBlockedError} */
   checkAddress(address: string): void {
     const problem = this.problemOf(address);
     if (problem !== undefined)

@@ -56,11 +56,7 @@ export class IpNetwork {
     private readonly ipv4: boolean,
   ) {}
 
-  /**
-   * Checks the notation of a network.
-   *
-   * @returns the problem and its remedy; `undefined` if {@link IpNetwork.of} can read it
-   */
+  /** @returns the problem and its remedy; `undefined` if {@link IpNetwork.of} can read it */
   static problemOf(text: unknown): string | undefined {
     if (typeof text !== 'string')
       return 'an address or a network must be a string, such as "10.1.0.0/16"';

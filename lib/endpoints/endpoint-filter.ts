@@ -184,11 +184,7 @@ class FilterReader {
 /** `undefined` for what cannot be compared; its opposite is unknown too. */
 type Verdict = boolean | undefined;
 
-/**
- * Whether an event matches a filter.
- *
- * @param data - JSON as it is parsed, or bytes, which match no condition on data
- */
+/** @param data - JSON as it is parsed, or bytes, which match no condition on data */
 export function matchesFilter(
   filter: WebhookEndpointFilter,
   event: string,

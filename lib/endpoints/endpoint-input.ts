@@ -263,11 +263,7 @@ export class EndpointInput {
     throwIfWrong(problems);
   }
 
-  /**
-   * Checks a secret of an endpoint with these settings.
-   *
-   * @throws {@link WebhookDeliveryError} `invalid_option`
-   */
+  /** @throws {@link WebhookDeliveryError} `invalid_option` */
   requireSecret(secret: string | undefined, settings: StoredEndpointSettings): void {
     const problems = new Problems();
     this.checkSecret(secret, settings, problems);

@@ -28,7 +28,11 @@ import {
 } from '../sending/endpoint-credentials.js';
 import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import type { EndpointSigner, PublisherKeys } from '../signing/endpoint-signer.js';
-import type { SigningOptions, SigningResolver } from '../signing/signing.resolver.js';
+import {
+  KEY_OPTIONS,
+  type SigningOptions,
+  type SigningResolver,
+} from '../signing/signing.resolver.js';
 import {
   readStandardWebhooksSecret,
   STANDARD_WEBHOOKS_SIGNING,
@@ -134,8 +138,6 @@ export const ENDPOINTS = distinct(
 );
 
 /** Options and their problems have the same names. */
-const MATERIAL_PATHS = { secret: 'secret', key: 'key', keys: 'keys' };
-
 interface EndpointContext {
   /** The key of endpoints that have none of their own. */
   readonly publisher: SigningOptions;
@@ -145,11 +147,7 @@ interface EndpointContext {
   readonly events: WebhookEventCatalog | undefined;
 }
 
-/**
- * Resolves the configured endpoints.
- *
- * @param endpoints - `undefined` for one that is no object
- */
+/** @param endpoints - `undefined` for one that is no object */
 export function resolveEndpoints(
   endpoints: readonly (ReadEndpoint | undefined)[],
   context: EndpointContext,
@@ -248,11 +246,8 @@ function resolveOwnSigner(
   if (!hasKey && issuer === undefined) return undefined;
   const material = hasKey ? { secret, key, keys } : publisher;
   // A problem of inherited settings is listed once, with the publisher's.
-  const paths = {
-    ...(issuer !== undefined && { issuer: 'issuer' }),
-    ...(hasKey && MATERIAL_PATHS),
-  };
-  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, paths, at);
+  const own = [...(issuer === undefined ? [] : ['issuer']), ...(hasKey ? KEY_OPTIONS : [])];
+  return signing.resolve({ ...material, issuer: issuer ?? publisher.issuer }, own, at);
 }
 
 function resolveUrl(

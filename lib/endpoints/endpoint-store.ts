@@ -10,12 +10,10 @@ export function looksLikeUrl(value: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\//i.test(value);
 }
 
-/** Whether a value can be the id of a stored endpoint. */
 export function isEndpointId(value: unknown): value is string {
   return isIdentifier(value) && !looksLikeUrl(value);
 }
 
-/** The rule of {@link isEndpointId} in words. */
 export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and not a URL`;
 
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
@@ -74,7 +72,6 @@ export interface StoredEndpoint {
   readonly updatedAt: number;
 }
 
-/** An endpoint's secret, encrypted with a sealing key. */
 export type SealedEndpointKey = StoredEndpoint['keys'][number];
 
 /**

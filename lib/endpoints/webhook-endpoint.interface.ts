@@ -89,7 +89,6 @@ export interface EndpointScope {
   readonly tenant: string | null;
 }
 
-/** Which endpoints to list. */
 export interface EndpointListRequest {
   /** Endpoints of this tenant; `null` for endpoints without a tenant; left out, all. `undefined` is refused. */
   readonly tenant?: string | null;

@@ -53,7 +53,6 @@ export async function checkWithSchema(
   return schemaIssues(await schema['~standard'].validate(data));
 }
 
-/** The issues of a Standard Schema's result. */
 export function schemaIssues({ issues }: StandardResult<unknown>): readonly DataIssue[] {
   return issues === undefined
     ? NONE

@@ -7,7 +7,7 @@ import { readReceipt } from '../token/webhook-receipt.js';
 import { addBodyHints } from './body-hints.js';
 import { addClaimHints } from './claim-hints.js';
 import { explainSender } from './explain-sender.js';
-import { observe, type ObservedRequest } from './observed-request.js';
+import { attempt, observe, type ObservedRequest } from './observed-request.js';
 import { refusalByDefinition, refusalOf, type Refusal } from './refusal.js';
 import { addTokenHints } from './token-hints.js';
 import { trace } from './trace.js';
@@ -92,11 +92,7 @@ async function verifiedToken(
   refusal: Refusal | undefined,
 ): Promise<VerifiedWebhookToken | undefined> {
   if (token === undefined || refusal?.authenticated !== true) return undefined;
-  try {
-    return await rules.tokens.verify(token);
-  } catch {
-    return undefined;
-  }
+  return attempt(async () => rules.tokens.verify(token));
 }
 
 function receiptOfRequest(

@@ -20,10 +20,10 @@ import {
   statusOf,
 } from './refusal.js';
 import { addMovedHint, addSecretHint } from './token-hints.js';
+import { describeSteps, passed, UNRESERVED } from './trace.js';
 import type {
   AddHint,
   ExplanationHint,
-  ExplanationStep,
   ExplanationStepName,
   WebhookExplanation,
 } from './webhook-explanation.interface.js';
@@ -107,7 +107,12 @@ export async function explainSender(
   return {
     verdict: refusal === undefined ? 'accepted' : 'refused',
     ...(refusal && { code: refusal.code, status: refusal.status }),
-    steps: steps.map((step) => describe(step, steps, { observed, refusal, events })),
+    steps: describeSteps(
+      steps,
+      refusal,
+      (step) => (step === 'replay' ? UNRESERVED : passed(detailOf(step, observed, events))),
+      (step) => steps.indexOf(step) < steps.indexOf(refusal!.step),
+    ),
     hints,
   };
 }
@@ -152,35 +157,6 @@ function refusalOf(error: WebhookError, steps: readonly ExplanationStepName[]): 
     : (STEP_OF_CODE[code] ?? (code === 'invalid_token' ? 'header' : 'key'));
   // A sender without this step checks it with the body.
   return { code, message, status: statusOf(code), step: steps.includes(step) ? step : 'payload' };
-}
-
-function describe(
-  step: ExplanationStepName,
-  steps: readonly ExplanationStepName[],
-  {
-    observed,
-    refusal,
-    events,
-  }: {
-    readonly observed: ObservedSender;
-    readonly refusal: SenderRefusal | undefined;
-    readonly events: readonly VerifiedRequest[];
-  },
-): ExplanationStep {
-  if (step === refusal?.step) {
-    return { step, outcome: 'failed', code: refusal.code, detail: refusal.message };
-  }
-  if (refusal !== undefined && steps.indexOf(step) > steps.indexOf(refusal.step)) {
-    return {
-      step,
-      outcome: 'skipped',
-      detail: `not reached: the request was refused at ${refusal.step}`,
-    };
-  }
-  if (step === 'replay') {
-    return { step, outcome: 'skipped', detail: 'not checked: checking would reserve the id' };
-  }
-  return { step, outcome: 'passed', detail: detailOf(step, observed, events) };
 }
 
 function detailOf(

@@ -60,7 +60,7 @@ export async function observe(
   };
 }
 
-async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
+export async function attempt<T>(run: () => Promise<T>): Promise<T | undefined> {
   try {
     return await run();
   } catch {

@@ -25,28 +25,33 @@ interface TraceFacts {
 
 type Outcome = Pick<ExplanationStep, 'outcome' | 'detail'>;
 
-const passed = (detail: string): Outcome => ({ outcome: 'passed', detail });
+export const passed = (detail: string): Outcome => ({ outcome: 'passed', detail });
 const skipped = (detail: string): Outcome => ({ outcome: 'skipped', detail });
+export const UNRESERVED = skipped('not checked: checking would reserve the id');
 
-/** Describes the outcome of every step. */
 export function trace(facts: TraceFacts): readonly ExplanationStep[] {
-  const { refusal } = facts;
-  return EXPLANATION_STEPS.map((step): ExplanationStep => {
-    if (refusal === undefined) return { step, ...DESCRIBE[step](facts) };
-    if (step === refusal.step) {
-      return {
-        step,
-        outcome: 'failed',
-        code: refusal.code,
-        detail: describeFailure(facts, refusal),
-      };
-    }
-    return {
-      step,
-      ...(isReached(step, refusal, facts.observed)
-        ? DESCRIBE[step](facts)
-        : skipped(`not reached: the request was refused at ${refusal.step}`)),
-    };
+  const { refusal, observed } = facts;
+  return describeSteps(
+    EXPLANATION_STEPS,
+    refusal && { ...refusal, message: describeFailure(facts, refusal) },
+    (step) => DESCRIBE[step](facts),
+    (step) => isReached(step, refusal!, observed),
+  );
+}
+
+/** @param isReached - called for each other step if the request was refused */
+export function describeSteps(
+  steps: readonly ExplanationStepName[],
+  refusal: Pick<Refusal, 'step' | 'code' | 'message'> | undefined,
+  describe: (step: ExplanationStepName) => Outcome,
+  isReached: (step: ExplanationStepName) => boolean,
+): readonly ExplanationStep[] {
+  return steps.map((step): ExplanationStep => {
+    if (refusal === undefined) return { step, ...describe(step) };
+    const { step: refusedAt, code, message: detail } = refusal;
+    if (step === refusedAt) return { step, outcome: 'failed', code, detail };
+    if (isReached(step)) return { step, ...describe(step) };
+    return { step, ...skipped(`not reached: the request was refused at ${refusedAt}`) };
   });
 }
 
@@ -160,7 +165,7 @@ const DESCRIBE: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outc
       ? passed(`the data is valid data of ${quote(event)}`)
       : skipped(`no definition checks the data of ${quote(event)}`);
   },
-  replay: () => skipped('not checked: checking would reserve the id'),
+  replay: () => UNRESERVED,
 };
 
 function describeTimes({ observed }: TraceFacts): Outcome {

@@ -20,7 +20,6 @@ export const EXPLANATION_STEPS = [
   'replay',
 ] as const;
 
-/** The name of a step. */
 export type ExplanationStepName = (typeof EXPLANATION_STEPS)[number];
 
 /** Codes of hints. Stable; a new version may add some. */
@@ -75,7 +74,6 @@ export const EXPLANATION_HINTS = [
   'other_receiver',
 ] as const;
 
-/** The code of a hint. */
 export type ExplanationHintCode = (typeof EXPLANATION_HINTS)[number];
 
 export type AddHint = (code: ExplanationHintCode, detail: string) => void;
@@ -109,7 +107,6 @@ export interface WebhookExplanation {
     };
 }
 
-/** One step and its outcome. */
 export type ExplanationStep = WebhookExplanation['steps'][number];
 
 /** An observation that helps to find the cause. */

@@ -67,11 +67,7 @@ const PAUSE_AFTER_FAILURE = 5_000;
 
 interface ProvidedKeysOptions<Keys, Value> {
   readonly provider: KeyProvider<Keys>;
-  /**
-   * Parses the loaded keys.
-   *
-   * @throws WebhookConfigurationError for invalid keys
-   */
+  /** @throws WebhookConfigurationError for invalid keys */
   readonly parse: (keys: Keys) => Value;
   readonly clock: WebhookClock;
   /** The provider's durations in milliseconds. */

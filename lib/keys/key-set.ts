@@ -15,12 +15,9 @@ import { createJsonClient, UnreadableAnswer } from './json-client.js';
 /** Enough for a hundred keys with certificates. */
 const MAX_SET_BYTES = 65_536;
 
-/** Reads the JSON document at an address. */
 export type FetchJson = (url: URL) => Promise<unknown>;
 
 /**
- * Creates the client that reads key sets.
- *
  * @returns a function that rejects with {@link WebhookStoreError} `keys_unavailable`; the message gives the reason
  *   and quotes nothing of the answer
  */

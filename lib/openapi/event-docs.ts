@@ -14,7 +14,6 @@ export interface OpenApiDocument {
   components?: Record<string, DocumentPart>;
 }
 
-/** Options of {@link generateEventDocs}. */
 export interface EventDocsOptions {
   /** Default `'Webhooks'`. */
   readonly title?: string | undefined;

@@ -23,7 +23,6 @@ import {
 } from './trace-links.js';
 import { defined, type WebhookMetrics } from './webhook-metrics.js';
 
-/** How traces are continued. */
 interface TracingOptions {
   /** Milliseconds after a publish in which an attempt is part of its trace. */
   readonly joinTraceFor: number;

@@ -107,7 +107,6 @@ export class WebhookMetrics {
     this.delivery.record(ageMs / 1_000, { 'messaging.destination.name': this.events.of(event) });
   }
 
-  /** Counts the end of a delivery. */
   ended({ type, reason }: WebhookDeliveryEvent): void {
     if (type === 'delivered') this.outcomes.add(1, { 'webhook.outcome': 'delivered' });
     if (type !== 'exhausted' && type !== 'destination-blocked') return;

@@ -21,7 +21,6 @@ import { OperationTracers } from './operation-tracers.js';
 import { StateGauges } from './state-gauges.js';
 import { WebhookMetrics } from './webhook-metrics.js';
 
-/** Options of the {@link WebhookTelemetryModule}. */
 export interface WebhookTelemetryOptions {
   /**
    * Attempts within this time after the publish are part of its trace; later ones start a trace of their own. Both are linked to the

@@ -43,7 +43,6 @@ export class Problems {
     this.findings.problems.push({ path: this.at(name), message });
   }
 
-  /** Adds a problem unless the condition holds. */
   require(condition: boolean, name: string, message: string): void {
     if (!condition) this.add(name, message);
   }

@@ -30,8 +30,6 @@ export function requireOptions(options: unknown, module: string): void {
 }
 
 /**
- * Reads an argument of a call.
- *
  * @param path - the argument's name, for messages
  * @throws {@link WebhookDeliveryError} `invalid_option` with every problem
  */

@@ -181,12 +181,10 @@ export function either<T, Other>(
   return (value, at, name) => (condition(value) ? rules : otherwise)(value, at, name);
 }
 
-/** `null`, or what a rule reads. */
 export function orNull<T>(one: Rule<T>): Rule<T | null> {
   return (value, at, name) => (value === null ? null : one(value, at, name));
 }
 
-/** `false`, or what a rule reads. */
 export function orFalse<T>(one: Rule<T>): Rule<T | false> {
   return (value, at, name) => (value === false ? false : one(value, at, name));
 }
@@ -292,7 +290,6 @@ function addUnknown(value: object, names: readonly string[], at: Problems): void
   }
 }
 
-/** Whether a value is an object that can hold options. */
 export function isOptions(value: unknown): value is object {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -6,7 +6,6 @@ import { LaneBacklog } from './lane-backlog.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
 import type { LimitedLanes } from './limited-lanes.js';
 
-/** The answer to a {@link ClaimRequest}. */
 export interface ClaimResult {
   readonly claimed: readonly ClaimedDelivery[];
   /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */

@@ -9,7 +9,6 @@ export interface DatabaseIdentity {
   readonly name: string;
   /** Name, object id and, unless the server hides it, the identifier of the server's data directory. */
   readonly key: string;
-  /** The statement that reads it. */
   readonly statement: string;
 }
 

@@ -14,6 +14,7 @@ import {
   type DeliveryHandler,
   type EnqueuedDelivery,
   type EnqueueOptions,
+  queueStopped,
 } from '../queue/webhook-queue.js';
 import type { Row, RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
@@ -31,7 +32,7 @@ import {
 import { DeliveryStatements, type Query } from './delivery-statements.js';
 import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
-import { QueueDatabase, type QueueHost, shuttingDown } from './queue-database.js';
+import { QueueDatabase, type QueueHost } from './queue-database.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { runInCall, runInTransaction } from './transactions/join-transaction.js';
 import { servesAnother } from '../queue/queue-options.js';
@@ -387,7 +388,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 
   private requireRunning(): void {
-    if (this.stopping) throw shuttingDown();
+    if (this.stopping) throw queueStopped();
   }
 }
 

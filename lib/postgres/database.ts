@@ -30,7 +30,6 @@ export interface PostgresPoolClient extends PostgresClient {
     event: 'notification',
     listener: (message: { readonly payload?: string | undefined }) => void,
   ): unknown;
-  /** Removes a listener. */
   off(event: 'error', listener: (error: Error) => void): unknown;
 }
 
@@ -51,11 +50,7 @@ export type PostgresClientSource =
 /** A row, by column. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/**
- * Runs one statement and returns its rows.
- *
- * @param values - strings, numbers, booleans and `null`, which every driver sends alike
- */
+/** @param values - strings, numbers, booleans and `null`, which every driver sends alike */
 export type RunStatement = (
   statement: string,
   values: readonly unknown[],
@@ -247,7 +242,6 @@ export class Database {
   }
 }
 
-/** Whether a client is the embedded database. */
 export function isEmbedded(client: object): client is EmbeddedClient {
   return hasMethods(client, 'query', 'exec', 'transaction');
 }

@@ -30,7 +30,6 @@ interface DeliveryConsumerParts {
   readonly handler: DeliveryHandler;
   /** The server, for messages. */
   readonly server: string;
-  /** The channel of notifications. */
   readonly channel: string;
 }
 
@@ -75,7 +74,6 @@ export class DeliveryConsumer {
     return this.loop.running.length;
   }
 
-  /** Whether another delivery can start now. */
   get hasFreeSlot(): boolean {
     return this.loop.hasFreeSlot;
   }

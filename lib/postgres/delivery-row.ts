@@ -51,7 +51,6 @@ export function laneColumn(delivery: WebhookDelivery): string {
   return storableText(deliveryLane(delivery));
 }
 
-/** A delivery that this process has claimed. */
 export interface ClaimedDelivery {
   /** The key of its row. */
   readonly seq: string;
@@ -105,8 +104,6 @@ export interface OutcomeRow extends Pick<
 }
 
 /**
- * The outcome of a run as a row.
- *
  * @param run - `undefined` if the handler threw
  * @param now - epoch milliseconds
  */
@@ -211,7 +208,6 @@ function keyStateOf(row: Row): DeliveryState['keyState'] {
   return row['held'] === true ? 'waiting' : undefined;
 }
 
-/** A row of `attempts`. */
 export function attemptOf(row: Row): DeliveryAttempt {
   return {
     attempt: Number(row['attempt']),
@@ -226,7 +222,6 @@ export function attemptOf(row: Row): DeliveryAttempt {
   };
 }
 
-/** A row of `counts`. */
 export function countsOf(row: Row): DeliveryCounts {
   return {
     endpointId: optional(row['endpoint_id']) as string | undefined,

@@ -1,7 +1,6 @@
 import { LimitStatements } from './limit-statements.js';
 import { HAS_WRITTEN, later, millisecondsOf, now, timeOf } from './sql-text.js';
 
-/** A statement with its values. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
 
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
@@ -397,7 +396,6 @@ const PLAIN: KeyedParts = {
   onConflict: SKIP_KNOWN,
 };
 
-/** What to claim. */
 export interface ClaimRequest {
   /** Free slots in total. */
   readonly limit: number;

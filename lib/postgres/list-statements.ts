@@ -20,7 +20,6 @@ const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
   blocking: `status = 'dead' AND holds_key`,
 };
 
-/** The statements that list and count deliveries. */
 export class ListStatements {
   constructor(private readonly schema: string) {}
 

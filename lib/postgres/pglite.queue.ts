@@ -47,7 +47,6 @@ class EmbeddedHost implements QueueHost {
   }
 }
 
-/** Options of {@link PgliteQueue}. */
 export interface PgliteQueueOptions extends DatabaseQueueOptions {
   /**
    * Directory of the database, created if it does not exist. Only one process can use it at a time; queues of that process may share

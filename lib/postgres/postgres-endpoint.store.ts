@@ -207,7 +207,6 @@ function textsOf(parameter: string): string {
   return `ARRAY(SELECT json_array_elements_text(${parameter}::text::json))`;
 }
 
-/** The conditions of a list. */
 interface EndpointListing {
   readonly tenant: 'all' | 'none' | 'one';
   readonly hasCursor: boolean;

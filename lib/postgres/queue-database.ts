@@ -1,5 +1,6 @@
 import { inTime } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
+import { queueStopped } from '../queue/webhook-queue.js';
 import type { Database, Row, RunStatement } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import { type DatabaseIdentity, readIdentity, warnOfSkew } from './database-identity.js';
@@ -65,7 +66,7 @@ export class QueueDatabase {
    * @throws {@link WebhookDeliveryError} `shutting_down` after {@link close}
    */
   async open(): Promise<OpenDatabase> {
-    if (this.isClosed) throw shuttingDown();
+    if (this.isClosed) throw queueStopped();
     this.opening ??= this.openHost().catch((error: unknown) => {
       this.opening = undefined;
       throw error;
@@ -167,11 +168,4 @@ export class QueueDatabase {
       throw error;
     }
   }
-}
-
-export function shuttingDown(): WebhookDeliveryError {
-  return new WebhookDeliveryError(
-    'shutting_down',
-    'The delivery queue is stopped, because the application is shutting down.',
-  );
 }

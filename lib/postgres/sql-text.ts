@@ -64,12 +64,10 @@ function literal(value: unknown): string {
 /** Names that need no quotes in SQL. */
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,48}$/;
 
-/** The rule for `schema`, for an error message. */
 export const SCHEMA_RULE = 'must be 1 to 49 of a-z, 0-9 and "_", and not start with a digit';
 
 export function isSchemaName(value: unknown): value is string {
   return typeof value === 'string' && SCHEMA_NAME.test(value);
 }
 
-/** Reads the name of the schema of the tables. */
 export const SCHEMA = option.optional(option.rule<string>(isSchemaName, SCHEMA_RULE), 'webhooks');

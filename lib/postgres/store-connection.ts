@@ -28,7 +28,6 @@ export interface PostgresStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-/** Options of every store on PostgreSQL. */
 export const STORE = {
   schema: SCHEMA,
   timeout: option.optional(option.duration()),

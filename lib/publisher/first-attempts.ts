@@ -105,7 +105,6 @@ export class FirstAttempts {
     if (attempt !== undefined) this.end(attempt).resolve(resultOfRun(run));
   }
 
-  /** Rejects all that wait. */
   failAll(makeError: () => Error): void {
     for (const attempt of this.expected.values()) this.end(attempt).reject(makeError());
   }

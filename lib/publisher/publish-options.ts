@@ -61,7 +61,6 @@ export type WebhookEventToPublish<Event extends WebhookEventName = WebhookEventN
         : { readonly data: WebhookEventData<Event> })
     : never;
 
-/** Options of {@link WebhookPublisher.publishAll}. */
 export type PublishAllOptions = Pick<PublishOptions, 'tx'>;
 
 /** The recorded event and its deliveries. */
@@ -138,7 +137,6 @@ const SIGN_RULES = {
   ),
 };
 
-/** The options of `sign`. */
 export const SIGN_OPTIONS = object<SignOptions>()(SIGN_RULES);
 
 const EVENT_RULES = {
@@ -165,15 +163,12 @@ const TX = notUndefined(
   'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
 );
 
-/** The options of one event of `publishAll`. */
 export const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES, {
   across: requireTimeToSend,
 });
 
-/** The options of `publishAll`. */
 export const PUBLISH_ALL_OPTIONS = object<PublishAllOptions>()({ tx: TX });
 
-/** The options of `publish` and `send`. */
 export const PUBLISH_OPTIONS = object<PublishOptions>()(
   {
     ...EVENT_RULES,
@@ -183,7 +178,6 @@ export const PUBLISH_OPTIONS = object<PublishOptions>()(
   { across: (read, at) => requireTimeToSend(read, at) },
 );
 
-/** The checked options of `publish` and `send`. */
 export type ResolvedPublishOptions = Read<typeof PUBLISH_OPTIONS>;
 
 /**
@@ -210,11 +204,7 @@ export function readArguments<Options>(
 /** Events of one call of `publishAll`. */
 const MAX_EVENTS = 1_000;
 
-/**
- * Reads the events of a call.
- *
- * @throws {@link WebhookDeliveryError} `invalid_data`
- */
+/** @throws {@link WebhookDeliveryError} `invalid_data` */
 export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
   if (!Array.isArray(events) || events.length > MAX_EVENTS) {
     throw new WebhookDeliveryError(

@@ -53,7 +53,7 @@ import type {
   SigningKeySource,
 } from '../signing/signing-keys.js';
 import { publicationProblems, keySetProblems } from '../signing/webhook.jwks.js';
-import { SigningResolver } from '../signing/signing.resolver.js';
+import { KEY_OPTIONS, SigningResolver } from '../signing/signing.resolver.js';
 import {
   readStandardWebhooksSecret,
   STANDARD_WEBHOOKS_SIGNING,
@@ -157,11 +157,7 @@ interface PublisherOptionsContext {
   readonly production: boolean;
 }
 
-/**
- * Checks and fills the publisher's options.
- *
- * @param problems - to which those of the publisher are added; with one of them, nothing is resolved
- */
+/** @param problems - to which those of the publisher are added; with one of them, nothing is resolved */
 export function resolvePublisherOptions(
   given: WebhookPublisherOptions,
   { clock, events, production }: PublisherOptionsContext,
@@ -221,15 +217,6 @@ export function resolvePublisherOptions(
   };
 }
 
-/** The options that name the issuer and its key, and their problems, have the same names. */
-const SIGNING_PATHS = {
-  issuer: 'issuer',
-  lifetime: 'tokenLifetime',
-  secret: 'secret',
-  key: 'key',
-  keys: 'keys',
-};
-
 /**
  * Resolves the publisher's own settings: for URLs that callers pass, and for settings that endpoints leave out.
  *
@@ -240,7 +227,7 @@ function resolveDefaults(
   signing: SigningResolver,
   at: Problems,
 ): ResolvedEndpointSettings {
-  const signer = signing.resolve(options, SIGNING_PATHS, at);
+  const signer = signing.resolve(options, ['issuer', 'tokenLifetime', ...KEY_OPTIONS], at);
   const fallback: ResolvedEndpointSettings = {
     // A missing signer is a problem, and then the publisher does not start.
     signer: signer as EndpointSigner,

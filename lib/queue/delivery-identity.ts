@@ -1,5 +1,7 @@
 import { hash } from 'node:crypto';
-import type { OutgoingDelivery, ReceivedEvent, WebhookDelivery } from './webhook-delivery.js';
+import { receivedOf, type StoredDelivery } from './stored-delivery.js';
+import type { OutgoingDelivery, WebhookDelivery } from './webhook-delivery.js';
+import type { DeliveryFacts } from './webhook-queue.js';
 
 /**
  * Derives a delivery's id from its event's id and its endpoint, so that an event published twice is one delivery.
@@ -22,18 +24,14 @@ export function deliveryId({
 }
 
 /** Names the lane of a delivery: its endpoint and tenant, the origin of its URL, or its receiver. */
-export function deliveryLane(delivery: WebhookDelivery): string {
-  if (delivery.received !== undefined) return receiverLane(delivery.received);
-  return endpointLane(delivery);
-}
-
-/** The lane of a receiver's events. */
-export function receiverLane({ receiver }: ReceivedEvent): string {
+export function deliveryLane(delivery: WebhookDelivery | StoredDelivery | DeliveryFacts): string {
+  const { received } = delivery;
+  if (received === undefined) return endpointLane(delivery);
+  const { receiver } = typeof received === 'string' ? receivedOf(received) : received;
   return JSON.stringify(['receiver', receiver]);
 }
 
-/** The lane of an endpoint, or of a URL's origin. */
-export function endpointLane({
+function endpointLane({
   endpointId,
   url,
   tenant,

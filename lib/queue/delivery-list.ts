@@ -85,7 +85,6 @@ export function filterable({
   return { status, event, eventId, endpointId, tenant, subject };
 }
 
-/** The names of {@link filterable}. */
 export const FILTERED = [
   'status',
   'event',
@@ -96,7 +95,6 @@ export const FILTERED = [
   'receiver',
 ] as const;
 
-/** Whether a delivery is one of those that a filter selects. */
 export function matches(
   known: Pick<ListedDelivery, 'delivery' | 'status' | 'keyState'>,
   filter: DeliveryFilter,

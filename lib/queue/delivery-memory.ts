@@ -17,7 +17,6 @@ import type {
 /** Stored attempts per delivery. */
 const MAX_ATTEMPTS = 20;
 
-/** A delivery in memory. */
 export class RememberedDelivery implements PendingDelivery {
   readonly lane: string;
   status: DeliveryStatus = 'pending';
@@ -45,7 +44,6 @@ export class RememberedDelivery implements PendingDelivery {
     this.updatedAt = delivery.createdAt;
   }
 
-  /** The number of its next attempt. */
   get nextAttempt(): number {
     return this.attemptCount + 1;
   }
@@ -89,7 +87,6 @@ export class RememberedDelivery implements PendingDelivery {
     return this.turn.isWaiting ? 'waiting' : undefined;
   }
 
-  /** Applies the outcome and the attempt of a run. */
   apply({ outcome, attempt }: DeliveryRun, now: number): void {
     this.throws = 0;
     this.updatedAt = now;
@@ -202,7 +199,6 @@ export class DeliveryMemory {
     return this.groups.pending.entries.size;
   }
 
-  /** The lanes of the pending deliveries. */
   get pendingLanes(): ReadonlySet<string> {
     return new Set([...this.groups.pending.entries.keys()].map(({ lane }) => lane));
   }

@@ -1,6 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
 import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { deliveryLane } from './delivery-identity.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
@@ -23,6 +22,7 @@ import {
   type DeliveryHandler,
   type EnqueuedDelivery,
   WebhookQueue,
+  queueStopped,
 } from './webhook-queue.js';
 import { PendingDeliveries, type TakenDelivery } from './pending-deliveries.js';
 import {
@@ -210,12 +210,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private refuseWhenStopping(): void {
-    if (this.stopping) {
-      throw new WebhookDeliveryError(
-        'shutting_down',
-        'The delivery queue is stopped, because the application is shutting down.',
-      );
-    }
+    if (this.stopping) throw queueStopped();
   }
 
   /** Runs handlers in a later microtask: `enqueue` must return before an attempt begins. */

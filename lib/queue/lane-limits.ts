@@ -43,7 +43,6 @@ class LaneLimit {
     return this.running >= concurrency ? undefined : this.tokenDue(now);
   }
 
-  /** {@link LaneLimits.heldUntil} */
   heldUntil(now: number): number {
     return Math.max(Math.min(this.lastStart, now), this.tokenDue(now));
   }

@@ -24,7 +24,6 @@ interface Lane {
   mean: number | undefined;
 }
 
-/** A slot that an attempt occupies. */
 export interface LaneSlot {
   readonly lane: string;
   /** Epoch milliseconds. */
@@ -55,7 +54,6 @@ export class LaneSlots {
     return this.freeSlotsOf(lane, now) > 0;
   }
 
-  /** How many attempts the lane may start now. */
   freeSlotsOf(lane: string, now: number): number {
     const own = this.ownFreeSlots(lane, now);
     if (own <= 0 || !this.isSlow(lane, now)) return own;

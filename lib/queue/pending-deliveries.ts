@@ -117,7 +117,6 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return due <= now || this.held.mayReleaseBy(until);
   }
 
-  /** How many attempts of the lane are running. */
   runningIn(lane: string): number {
     return this.slots.runningIn(lane);
   }
@@ -168,7 +167,6 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     this.requeue(this.held.release(lane, this.freeSlotsOf(lane, now)));
   }
 
-  /** How many attempts the lane may start now. */
   private freeSlotsOf(lane: string, now: number): number {
     const allowed = this.limits.available(lane, now);
     return allowed <= 0 ? 0 : Math.min(allowed, this.slots.freeSlotsOf(lane, now));

@@ -30,7 +30,6 @@ export interface QueueOptions {
 /** Milliseconds between two deletions of what is past its retention. */
 export const RETENTION_INTERVAL = 5_000;
 
-/** The rules of {@link QueueOptions}. */
 export const QUEUE = {
   concurrency: option.optional(option.whole(1), 50),
   concurrencyPerDestination: option.optional(option.whole(1)),
@@ -38,7 +37,6 @@ export const QUEUE = {
   clock: option.optional(option.CLOCK),
 };
 
-/** Limits of an `InProcessQueue`. */
 export interface InProcessQueueOptions extends QueueOptions {
   /** Pending deliveries, running ones included; default 10,000. */
   readonly maxPending?: number | undefined;
@@ -54,7 +52,6 @@ export interface InProcessQueueOptions extends QueueOptions {
   readonly maxFinished?: number | undefined;
 }
 
-/** The rules of {@link InProcessQueueOptions}. */
 export const IN_PROCESS_QUEUE = option.object<InProcessQueueOptions>()({
   ...QUEUE,
   maxPending: option.optional(option.whole(1), 10_000),

@@ -34,7 +34,6 @@ export interface RetrySchedule {
   readonly jitter: number;
 }
 
-/** The longest wait. */
 const MAX_WAIT = '30d';
 const MAX_WAIT_MS = parseDuration(MAX_WAIT)!;
 
@@ -95,7 +94,6 @@ export function spreadWait(schedule: RetrySchedule, attempt: number, random: num
   return spread(schedule.waitBefore(attempt), schedule.jitter, random);
 }
 
-/** Adds jitter to a wait. */
 export function spread(wait: number, jitter: number, random: number): number {
   return wait * (1 + jitter * (2 * random - 1));
 }

@@ -30,7 +30,6 @@ const LAST_RECHECK = 60_000;
 /** Deliveries of one look-up in the former shard. */
 const PAGE = 100;
 
-/** Options of a {@link ShardedQueue}. */
 export interface ShardedQueueOptions {
   /** The queues by name. A delivery's queue depends on the names, not on their order: never rename one that is in use. */
   readonly shards: Readonly<Record<string, WebhookQueue>>;

@@ -4,8 +4,6 @@ import type {
   ReceivedEvent,
   WebhookDelivery,
 } from './webhook-delivery.js';
-import { endpointLane, receiverLane } from './delivery-identity.js';
-import type { DeliveryFacts } from './webhook-queue.js';
 
 /**
  * A delivery as JSON, with its bytes in base64.
@@ -45,13 +43,6 @@ export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
   return { ...stored, payload, received: receivedOf(stored.received) };
 }
 
-/** Names the lane without decoding the payload. */
-export function laneOfStored(delivery: StoredDelivery | DeliveryFacts): string {
-  if (delivery.received === undefined) return endpointLane(delivery);
-  const { received } = delivery;
-  return receiverLane(typeof received === 'string' ? receivedOf(received) : received);
-}
-
-function receivedOf(base64: string): ReceivedEvent {
+export function receivedOf(base64: string): ReceivedEvent {
   return JSON.parse(Buffer.from(base64, 'base64').toString()) as ReceivedEvent;
 }

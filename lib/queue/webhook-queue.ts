@@ -1,3 +1,4 @@
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type {
   DeliveryAttempt,
   DeliveryLimits,
@@ -23,7 +24,6 @@ export interface EnqueuedDelivery<Delivery extends WebhookDelivery = WebhookDeli
 /** Attempts a delivery once; `attempt` is 1 for the first. */
 export type DeliveryHandler = (delivery: WebhookDelivery, attempt: number) => Promise<DeliveryRun>;
 
-/** Options of {@link WebhookQueue.enqueue}. */
 export interface EnqueueOptions {
   /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;
@@ -248,3 +248,10 @@ export interface ObservedRun extends DeliveryRun {
  * observes from its import on, since a queue may run a delivery before the test asks.
  */
 export const runObservers = new Set<(run: ObservedRun) => void>();
+
+export function queueStopped(): WebhookDeliveryError {
+  return new WebhookDeliveryError(
+    'shutting_down',
+    'The delivery queue is stopped, because the application is shutting down.',
+  );
+}

@@ -97,5 +97,4 @@ export interface WebhookReceiverOptions {
 /** A receiver, with its options checked and its keys parsed. Durations are milliseconds. */
 export type ResolvedReceiver = Readonly<NonNullable<ReturnType<typeof resolveReceiver>>>;
 
-/** The receivers of a module, by name. */
 export type ResolvedReceivers = ReadonlyMap<string, ResolvedReceiver>;

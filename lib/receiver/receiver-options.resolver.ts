@@ -56,7 +56,6 @@ export interface QueuedEvents {
   readonly retry: RetrySchedule;
 }
 
-/** Facts that all receivers share. */
 interface ReceiverContext {
   readonly clock: WebhookClock;
   /** Absent if the application has defined no events. */

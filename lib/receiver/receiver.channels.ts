@@ -37,7 +37,6 @@ export interface WebhookReceivedMessage extends ReceivingFacts, ReceivingOutcome
   readonly durationMs: number;
 }
 
-/** A run of one handler. */
 interface HandlingFacts {
   /** `Class.method`. */
   readonly handler: string;
@@ -61,7 +60,6 @@ export const WEBHOOK_RECEIVED_CHANNEL = 'nestjs-webhook-token:received';
 /** Name of the diagnostics channel of {@link WebhookHandledMessage}. */
 export const WEBHOOK_HANDLED_CHANNEL = 'nestjs-webhook-token:handled';
 
-/** A request that is being received. */
 export type ReceivingOperation = Operation<
   ReceivingFacts & { readonly trace?: TraceContext | undefined },
   ReceivingOutcome
@@ -79,7 +77,6 @@ export interface QueuedTrace {
   readonly ageMs: number;
 }
 
-/** A handler that is running. */
 export type HandlingOperation = Operation<
   HandlingFacts & { readonly queued?: QueuedTrace | undefined },
   Pick<WebhookHandledMessage, 'error'>
@@ -114,7 +111,6 @@ export function observeReceiving(
   );
 }
 
-/** Calls a handler, and observes it. */
 export async function observeHandler<T>(
   handler: string,
   event: WebhookEvent,

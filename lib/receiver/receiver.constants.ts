@@ -16,5 +16,4 @@ export const WEBHOOK_ROUTE = 'nestjs-webhook-token:route';
 /** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
 export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
 
-/** Injects {@link ReceiverShutdown}. */
 export const RECEIVER_SHUTDOWN = Symbol('RECEIVER_SHUTDOWN');

@@ -8,7 +8,6 @@ import type { EventStage } from './reception.js';
 import { RejectionLog, stackOf } from './rejection-log.js';
 import type { WebhookEvent } from './webhook-event.js';
 
-/** A request, and how it was answered. */
 export interface AnsweredRequest {
   readonly answer: WebhookAnswer;
   readonly request: RequestHead | { readonly raw: RequestHead };
@@ -52,7 +51,6 @@ export class ReceiverReporter {
 
   constructor(private readonly handlers: WebhookHandlerRegistry) {}
 
-  /** Reports how a request was answered. */
   report(answered: AnsweredRequest): void {
     // The event is settled: an error here must not turn its success into a failure.
     for (const observe of this.observers) quietly(() => observe(answered));

@@ -30,7 +30,6 @@ export class EventInternals {
   constructor(readonly validator?: PayloadValidator) {}
 }
 
-/** The parts of a {@link WebhookEvent}. */
 interface WebhookEventParts extends Omit<VerifiedRequest, 'digest'> {
   /** Default 1. */
   readonly run?: number | undefined;

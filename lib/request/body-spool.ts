@@ -18,7 +18,6 @@ export interface WebhookSpoolOptions {
   readonly maxBytes?: number | undefined;
 }
 
-/** The options with defaults applied. */
 interface ResolvedSpoolOptions {
   readonly above: number;
   readonly directory: string | undefined;
@@ -185,7 +184,6 @@ export class SpooledBody implements RequestBody {
     this.reserved = bytes;
   }
 
-  /** Writes chunks at the end. */
   async append(chunks: readonly Buffer[]): Promise<void> {
     let rest = chunks;
     try {

@@ -19,7 +19,6 @@ export interface RequestBody {
   remove(): void;
 }
 
-/** A body in memory. */
 export class MemoryBody implements RequestBody {
   constructor(private readonly bytes: Buffer) {}
 
@@ -44,17 +43,14 @@ export class MemoryBody implements RequestBody {
   }
 }
 
-/** The body of a request without one. */
 export const NO_BODY: RequestBody = new MemoryBody(Buffer.alloc(0));
 
-/** A body that was read to its end. */
 interface ReadBody {
   readonly body: RequestBody;
   /** What {@link BodyDigests} computed of it. */
   readonly computed: readonly string[];
 }
 
-/** How a body is read and checked. */
 interface ReadOptions {
   readonly rule: PayloadRule;
   readonly maxBodyBytes: number;

@@ -56,7 +56,6 @@ export async function hasTrustedToken(
   }
 }
 
-/** A verified request with a token. */
 export interface OpenedRequest extends VerifiedRequest {
   readonly profile: WebhookProfile;
 }
@@ -115,11 +114,7 @@ const SCHEME = /^bearer(?: |$)/i;
 /** A second credential after a comma: a proxy has joined two headers. */
 const JOINED_CREDENTIALS = /,\s*bearer /i;
 
-/**
- * Reads the token from the Authorization header.
- *
- * @throws {@link WebhookTokenError} `missing_token` or `malformed_authorization`
- */
+/** @throws {@link WebhookTokenError} `missing_token` or `malformed_authorization` */
 export function readBearerToken(headers: RequestHeaders): string {
   const values = headers.all('authorization');
   const value = values[0]?.trim();

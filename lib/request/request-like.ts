@@ -32,7 +32,6 @@ export interface WebhookRequestLike {
   readonly body?: Uint8Array | string | NodeJS.ReadableStream | undefined;
 }
 
-/** Wraps such a request. */
 export function fromRequestLike(request: WebhookRequestLike): IncomingWebhook {
   return {
     method: request.method.toUpperCase(),

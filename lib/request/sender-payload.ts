@@ -39,7 +39,6 @@ export interface Envelope {
   readonly data?: unknown;
 }
 
-/** Whether a parsed body is an envelope of Standard Webhooks. */
 export function isEnvelope(body: unknown): body is Envelope {
   if (!isObject(body) || typeof body['type'] !== 'string') return false;
   return (

@@ -257,7 +257,6 @@ export const WEBHOOK_ANSWERS = {
   },
 } as const satisfies Readonly<Record<string, WebhookAnswerRow>>;
 
-/** The name of a row. */
 export type WebhookSituation = keyof typeof WEBHOOK_ANSWERS;
 
 /** The stable codes of a receiver's answers. */
@@ -301,7 +300,6 @@ export function acknowledge(situation: 'processed' | 'queued' | 'duplicate'): We
   return { situation, status: row.status, headers: { ...NO_STORE, ...row.headers } };
 }
 
-/** The answer to a sender's challenge. */
 export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
   const { challengeAnswer: json, challengeText: text, challengeHeaders } = challenge;
   const { status } = WEBHOOK_ANSWERS.challenge;
@@ -309,7 +307,6 @@ export function answerChallenge(challenge: SenderChallenge): WebhookAnswer {
   return { situation: 'challenge', status, headers, json, text };
 }
 
-/** The answer of a table row. */
 export function refuse(
   situation: WebhookSituation,
   more: {

@@ -20,7 +20,6 @@ import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { MAX_CHALLENGE, members, stringAt } from './signature-header.js';
 
-/** Options of {@link googlePush}. */
 export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
   /** The configured audience; without one, Google uses the whole push URL. */
   readonly audience: string | readonly string[];
@@ -108,7 +107,6 @@ function decoded(encoded: string, maxMembers: number): unknown {
   return parseJsonPayload(bytes, 'application/json', maxMembers);
 }
 
-/** Options of {@link eventGrid}. */
 export interface EventGridOptions extends JwtKeyOptions, SenderOptions {
   /** The id of the Entra tenant. */
   readonly tenant: string;

@@ -17,7 +17,6 @@ import {
 } from './sender.js';
 import { members, stringAt } from './signature-header.js';
 
-/** Options of {@link graph}. */
 export interface GraphOptions extends Omit<JwtKeyOptions, 'secret' | 'signingKey'>, SenderOptions {
   /** The `clientState` of the subscriptions, or several. */
   readonly clientState: string | readonly string[];

@@ -17,6 +17,7 @@ import {
 import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
+  type ComposeTest,
   createSender,
   type Credentials,
   SENDER,
@@ -24,7 +25,6 @@ import {
   type SenderOptions,
   type SenderParts,
   type SignedTestMessage,
-  type TestMessage,
   type WebhookSender,
 } from './sender.js';
 import {
@@ -34,7 +34,6 @@ import {
   signatureHeader,
 } from './signature-header.js';
 
-/** The secret of a sender. */
 export interface SecretOptions extends SenderOptions {
   /** The secret, or several while it is rotated. Its UTF-8 bytes are the key, prefix included. */
   readonly secret: string | readonly string[];
@@ -78,11 +77,7 @@ export interface HmacPreset
   extends
     Omit<HmacSenderOptions, 'secret' | 'event' | 'tolerance'>,
     Pick<SenderParts, 'sharesBodies' | 'challenge' | 'event'> {
-  /** Writes a test event as the sender does: its headers, and the JSON of its body. */
-  compose?(message: TestMessage & { readonly id: string }): {
-    readonly headers?: Readonly<Record<string, string>>;
-    readonly data: unknown;
-  };
+  readonly compose?: ComposeTest;
 }
 
 export const PRESET = { ...SENDER, secret: required(SECRETS) };

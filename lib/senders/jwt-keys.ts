@@ -35,7 +35,6 @@ export interface JwtKeys extends Pick<IssuerKeys, 'candidates'> {
   keySets(): readonly KeySetStatus[];
 }
 
-/** The rules of {@link JwtKeyOptions}. */
 export const JWT_KEYS = {
   secret: unchecked<JwtKeyOptions['secret']>(),
   keys: optional(
@@ -57,8 +56,6 @@ interface ReadKeyOptions extends Omit<JwtKeyOptions, 'jwksFetch'> {
 }
 
 /**
- * Parses the keys of a sender.
- *
  * @param path - the function's name, for messages
  * @throws {@link WebhookConfigurationError}
  */

@@ -11,7 +11,6 @@ import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { members, stringAt } from './signature-header.js';
 
-/** Options of {@link a2a}. */
 export interface A2aOptions
   extends JwtKeyOptions, SenderOptions, Pick<JwtSenderOptions, 'audience' | 'maxAge'> {
   /** The `iss` of the agent's tokens, or several. */
@@ -91,7 +90,6 @@ function a2aBody(name: string, taskId: string, data: Readonly<Record<string, unk
   return { statusUpdate: { taskId, status: { state }, ...data } };
 }
 
-/** Options of {@link qstash}. */
 export interface QstashOptions extends SenderOptions {
   /** The current and the next signing key. */
   readonly secret: string | readonly string[];
@@ -142,7 +140,6 @@ export interface PlaidKey {
   readonly expired_at?: number | null | undefined;
 }
 
-/** Options of {@link plaid}. */
 export interface PlaidOptions extends SenderOptions, Pick<JwtKeyOptions, 'signingKey'> {
   /** Asks Plaid for the key with this id; it is kept for 10 minutes. */
   readonly key: (kid: string) => PlaidKey | undefined | Promise<PlaidKey | undefined>;

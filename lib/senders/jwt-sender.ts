@@ -37,13 +37,13 @@ import {
 } from './jwt-keys.js';
 import { HEADER_NAME, NAME, NAMES } from './option-rules.js';
 import {
+  type ComposeTest,
   createSender,
   type Proof,
   SENDER,
   type SenderMessage,
   type SenderOptions,
   type SenderParts,
-  type TestMessage,
   toleranceSeconds,
   type WebhookSender,
 } from './sender.js';
@@ -96,11 +96,7 @@ export interface JwtForm extends Pick<
   readonly digest?: JwtDigest | undefined;
   /** Checks headers besides the token, before the body is read. */
   checkHeaders?(headers: RequestHeaders): void;
-  /** Writes a test event as the sender does. */
-  compose?(message: TestMessage & { readonly id: string }): {
-    readonly headers?: Readonly<Record<string, string>>;
-    readonly data: unknown;
-  };
+  readonly compose?: ComposeTest;
 }
 
 export const JWT_SENDER = {

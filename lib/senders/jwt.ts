@@ -21,7 +21,6 @@ import { readTokenAnatomy } from '../token/webhook-receipt.js';
 import type { TokenDiagnosis } from '../request/webhook-scheme.js';
 import type { JwtKeys } from './jwt-keys.js';
 
-/** The claims of a JSON Web Token. */
 export type JwtClaims = Readonly<Record<string, unknown>>;
 
 export interface ClaimRule {

@@ -20,21 +20,19 @@ import {
   testClaims,
   verifyJwt,
 } from './jwt.js';
-import { JWT_KEYS, type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
+import { type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
+import { JWT_SENDER } from './jwt-sender.js';
 import { createPoll, POLL, type PollOptions } from './event-poll.js';
 import { NAMES } from './option-rules.js';
 import {
   createSender,
   type Proof,
-  SENDER,
-  toleranceSeconds,
   type SenderOptions,
   type TestMessage,
   type WebhookSender,
 } from './sender.js';
 import { members, signatureHeader } from './signature-header.js';
 
-/** Options of {@link securityEvents}. */
 export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
   /** The `iss` of the stream's tokens. */
   readonly issuer: string;
@@ -51,9 +49,7 @@ export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
 }
 
 const OPTIONS = object<SecurityEventsOptions>()({
-  ...JWT_KEYS,
-  event: SENDER.event,
-  tolerance: optional(toleranceSeconds, 60),
+  ...JWT_SENDER,
   issuer: required(text()),
   audience: required(NAMES),
   authorization: optional(NAMES),

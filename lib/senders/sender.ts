@@ -30,7 +30,6 @@ export interface SenderMessage {
   readonly claims: Readonly<Record<string, unknown>>;
 }
 
-/** Options of every sender. */
 export interface SenderOptions {
   /** Names the event: segments of letters, digits, `_` and `-`, joined by full stops. */
   readonly event?: ((message: SenderMessage) => string) | undefined;
@@ -94,6 +93,12 @@ export interface Credentials extends Proof {
   /** Signs a short text with the secret that holds for the body, in hex; for challenges. */
   hmac?(text: string): string;
 }
+
+/** Writes a test event as the sender does: its headers, and the JSON of its body. */
+export type ComposeTest = (message: TestMessage & { readonly id: string }) => {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly data: unknown;
+};
 
 /** What differs from sender to sender. */
 export interface SenderParts {
@@ -327,7 +332,6 @@ export const toleranceSeconds: Rule<number> = (value, at, name) => {
   return at.add(name, `must be 1 to ${MAX_TOLERANCE} seconds, such as '300s'`) as never;
 };
 
-/** The rules of {@link SenderOptions}. */
 export const SENDER = {
   event: optional(func<NonNullable<SenderOptions['event']>>('({ headers, data }) => string')),
   tolerance: optional(toleranceSeconds, 300),

@@ -23,7 +23,6 @@ import {
   stringAt,
 } from './signature-header.js';
 
-/** Secrets of a sender of Standard Webhooks. */
 export interface StandardWebhooksOptions extends SenderOptions {
   /**
    * The secret, or several while it is rotated: `whsec_` and base64; or an Ed25519 key of the sender, `whpk_` and base64. Bytes are

@@ -6,12 +6,12 @@ import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/json.js';
 import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
 import {
+  type ComposeTest,
   createSender,
   SENDER,
   type SenderMessage,
   type SenderOptions,
   type SenderParts,
-  type TestMessage,
   type WebhookSender,
 } from './sender.js';
 import { MAX_CHALLENGE, members, signatureHeader, stringAt } from './signature-header.js';
@@ -41,10 +41,7 @@ interface StaticForm extends Pick<
   'name' | 'event' | 'id' | 'parse' | 'split' | 'preflight' | 'keptHeaders'
 > {
   readonly header: string;
-  compose?(message: TestMessage & { readonly id: string }): {
-    readonly headers?: Readonly<Record<string, string>>;
-    readonly data: unknown;
-  };
+  readonly compose?: ComposeTest;
 }
 
 const VALUE = { event: SENDER.event, value: required(SECRETS) };

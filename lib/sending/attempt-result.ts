@@ -33,7 +33,6 @@ interface AttemptFacts {
   readonly receipt?: WebhookReceipt;
 }
 
-/** What happened in one attempt. */
 export type AttemptResult =
   | (AttemptFacts & { readonly verdict: 'acknowledged'; readonly statusCode: number })
   | (AttemptFacts & {
@@ -45,7 +44,6 @@ export type AttemptResult =
   /** No later attempt can succeed. */
   | (AttemptFacts & { readonly verdict: 'refused'; readonly reason: FailureReason });
 
-/** An attempt that was not acknowledged. */
 export type UnsuccessfulAttempt = Exclude<AttemptResult, { verdict: 'acknowledged' }>;
 
 /** The parts of a receiver's answer that are used. */
@@ -59,7 +57,6 @@ export interface ReceiverAnswer {
   readonly body: AnswerBody | undefined;
 }
 
-/** Why there is no answer. */
 export interface NoAnswer {
   readonly statusCode?: undefined;
   readonly reason: FailureReason;
@@ -156,7 +153,6 @@ const HEAD_UNSUPPORTED_UNLESS_CHALLENGED = new Set([400, 401]);
 /** Codes of a receiver whose handler has run, whatever status it chose: a POST would run it again. */
 const HANDLER_FAILURES = new Set(['handler_failed', 'validation_failed', 'application_refused']);
 
-/** Whether the receiver acknowledged the event. */
 export function isAcknowledged(
   method: 'HEAD' | 'POST',
   { statusCode }: ReceiverAnswer | NoAnswer,

@@ -9,7 +9,6 @@ import {
 } from '../egress/guarded-agent.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 
-/** Options of the connections to endpoints. */
 export interface TransportOptions {
   readonly egress: EgressPolicy;
   readonly tls: EgressTlsOptions | undefined;
@@ -21,7 +20,6 @@ export class Connections {
   /** Keep connections for further requests. */
   readonly keepAliveAgents: GuardedAgents;
   readonly settings: DeliverySettings;
-  /** Requests that are under way. */
   requests = 0;
   /** The settings that its requests share, once there was one. */
   shared: AxiosRequestConfig | undefined;

@@ -164,7 +164,6 @@ const ALL = object<EndpointCredentials>()(
   },
 );
 
-/** Reads the option `credentials` of an endpoint. */
 export const CREDENTIALS: Rule<EndpointCredentials> = (value, at, name) => {
   const read = ALL(value, at, name);
   return isOptions(read) ? unprinted(read, '[credentials]') : read;

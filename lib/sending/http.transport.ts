@@ -72,8 +72,6 @@ export class HttpTransport {
   }
 
   /**
-   * Sends one request.
-   *
    * @param signal - ends it; its reason becomes the failure
    * @param certificate - of the endpoint; default: that of the publisher, if it has one
    * @returns the answer, or why there is none

@@ -1,3 +1,4 @@
+import { SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { TraceContext } from '../diagnostics/operation.js';
 import { WebhookDeliveryError, WebhookSigningError } from '../errors/webhook.error.js';
@@ -28,8 +29,6 @@ export interface ComposedRequest {
   /** Creates the receipt of the token, on demand because few need it. The only part that is safe to log. */
   readonly receipt?: (() => WebhookReceipt) | undefined;
 }
-
-const MS_PER_SECOND = 1_000;
 
 /** The attempt that a request belongs to. */
 export interface RequestContext {
@@ -118,7 +117,7 @@ export class RequestComposer {
         `${label} has no secret of Standard Webhooks: set standardWebhooks: { secret }.`,
       );
     }
-    const time = String(Math.floor(this.clock.now() / MS_PER_SECOND));
+    const time = String(Math.floor(this.clock.now() / SECOND));
     return {
       'webhook-id': eventId,
       'webhook-timestamp': time,

@@ -71,7 +71,6 @@ export interface EndpointRetryOptions extends Pick<RetryScheduleOptions, 'attemp
   readonly schedule?: readonly Duration[] | undefined;
 }
 
-/** The consequences of one attempt. */
 export interface RetryDecision {
   readonly outcome: DeliveryOutcome;
   /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
@@ -176,7 +175,6 @@ export function applyRetry(
   return { ...resolveRetrySchedule({ attempts, schedule, jitter }, schedule), retryIf };
 }
 
-/** Fills in the defaults of the retry options. */
 export function resolveRetryOptions(options?: Read<typeof RETRY>): RetryPolicy {
   const retryIf = options?.retryIf;
   return {

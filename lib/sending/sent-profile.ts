@@ -25,7 +25,6 @@ export function isSentProfile(value: unknown): value is SentProfile {
     : value === STANDARD_WEBHOOKS || WEBHOOK_PROFILES.includes(value as WebhookProfile);
 }
 
-/** Reads the option `profile` of what is sent. */
 export const SENT_PROFILE: Rule<SentProfile> = (value, at, name) => {
   if (!Array.isArray(value)) return SINGLE(value, at, name);
   return isSentProfile(value) ? value : (at.add(name, SENT_PROFILE_RULE) as never);
@@ -37,7 +36,6 @@ export function tokenProfile(profile: SentProfile): WebhookProfile | undefined {
   return profile === STANDARD_WEBHOOKS ? undefined : profile;
 }
 
-/** Whether requests have the signature of Standard Webhooks. */
 export function isStandardWebhooks(profile: SentProfile): boolean {
   return profile === STANDARD_WEBHOOKS || typeof profile !== 'string';
 }

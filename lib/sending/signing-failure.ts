@@ -12,11 +12,7 @@ const NO_KEY = [
   'invalid_token',
 ] as const;
 
-/**
- * The failure reason for an error of the signer.
- *
- * @returns `undefined` for other errors
- */
+/** @returns `undefined` for other errors */
 export function signingFailure(error: unknown): FailureReason | undefined {
   if (NO_KEY.some((code) => isWebhookError(error, code))) return 'no_signing_key';
   if (!isWebhookError(error, 'signing_failed')) return undefined;

@@ -31,7 +31,6 @@ import {
 } from './request.composer.js';
 import { signingFailure } from './signing-failure.js';
 
-/** Options of the {@link WebhookSender}. */
 export interface SenderOptions extends TransportOptions {
   readonly clock: WebhookClock;
   readonly maxHeadBytes: number;

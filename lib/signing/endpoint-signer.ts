@@ -16,7 +16,6 @@ import type { HeldSigningKeys, SigningKeySource } from './signing-keys.js';
 /** Rotating keys, or the provider that loads them. */
 export type PublisherKeys = readonly SigningKeyInput[] | KeyProvider<readonly SigningKeyInput[]>;
 
-/** Signs the requests to an endpoint. */
 export interface EndpointSigner extends Pick<TokenSigner, 'inlineLimit'> {
   /** Of all known keys; those of a provider are known once it has loaded them. */
   readonly algorithms: readonly SignatureAlgorithm[];

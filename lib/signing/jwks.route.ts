@@ -2,7 +2,7 @@ import type { HttpServer, OnModuleInit } from '@nestjs/common';
 import type { HttpAdapterHost } from '@nestjs/core';
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type Duration, MINUTE } from '../clock/duration.js';
+import { type Duration, MINUTE, SECOND } from '../clock/duration.js';
 import { errorName, WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { Problems } from '../options/problems.js';
 import { duration, object, optional, type Read, type Rule, rule } from '../options/rules.js';
@@ -52,8 +52,6 @@ export function checkJwks(signing: SigningResolver, at: Problems): void {
   for (const message of keySetProblems(keys)) at.add('jwks', message);
 }
 
-const MS_PER_SECOND = 1_000;
-
 /**
  * Answers with a key set and its caching headers (RFC 9111).
  *
@@ -67,7 +65,7 @@ function sendKeySet(
 ): void {
   const body = Buffer.from(JSON.stringify(keySet));
   const etag = `"${createHash('sha256').update(body).digest('base64url')}"`;
-  response.setHeader('Cache-Control', `public, max-age=${Math.floor(maxAge / MS_PER_SECOND)}`);
+  response.setHeader('Cache-Control', `public, max-age=${Math.floor(maxAge / SECOND)}`);
   response.setHeader('ETag', etag);
   if (isCurrent(request.headers['if-none-match'], etag)) {
     response.writeHead(304).end();

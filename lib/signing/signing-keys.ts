@@ -1,8 +1,8 @@
-import { parseDuration } from '../clock/duration.js';
+import { parseDuration, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import { type KeyProvider, ProvidedKeys } from '../keys/key-provider.js';
 import { OutageLog } from '../keys/key-log.js';
+import { Problems } from '../options/problems.js';
 import { PublisherLog } from './publisher-log.js';
 import { parseSigningKey, type SigningKeyInput } from '../token/keys/signing-key.js';
 import { MAX_KEYS_TRIED } from '../token/webhook-token.constants.js';
@@ -36,18 +36,16 @@ export class HeldSigningKeys {
 /** Where the keys of a signer come from. Until they change, `known` and `current()` are the same object. */
 export type SigningKeySource = HeldSigningKeys | ProvidedSigningKeys;
 
-const MS_PER_SECOND = 1_000;
-
 type Keys = readonly SigningKeyInput[];
 
 const NONE = new HeldSigningKeys([]);
 
 interface ProvidedSigningKeysOptions {
-  /** The option that holds the provider, for messages: `publisher.keys`. */
+  /** Where the option `keys` holds the provider, for messages: `publisher`. */
   readonly path: string;
   readonly clock: WebhookClock;
-  /** Returns the problems of loaded keys, with the paths `keys`, `keys[0]` and so on. */
-  readonly problemsOf: (keys: unknown) => readonly ConfigurationProblem[];
+  /** Checks loaded keys, as {@link checkSigningKeys}. */
+  readonly check: (keys: unknown, at: Problems) => void;
 }
 
 /** The keys of a provider: loaded before anything is signed, and again when their ttl is over. */
@@ -67,7 +65,7 @@ export class ProvidedSigningKeys {
       // Both are checked with the other options.
       ttl: parseDuration(provider.ttl)!,
       maxStale: parseDuration(provider.maxStale)!,
-      outage: new OutageLog(`The keys of ${path}`, (level, line) =>
+      outage: new OutageLog(`The keys of ${new Problems(path).at('keys')}`, (level, line) =>
         level === 'error' ? this.log.error(() => line) : this.log.log(() => line),
       ),
     });
@@ -85,9 +83,9 @@ export class ProvidedSigningKeys {
    */
   async start(): Promise<void> {
     await this.held.start();
-    const now = this.options.clock.now() / MS_PER_SECOND;
-    const problems = spentKeyProblems(this.known.keys, now);
-    if (problems.length > 0) throw new WebhookConfigurationError(this.placed(problems));
+    const problems = new Problems(this.options.path);
+    checkSpentKeys(this.known.keys, this.options.clock.now() / SECOND, problems);
+    problems.throwIfAny();
   }
 
   /** Waits only if the keys that were loaded last are too old to be relied on. */
@@ -96,17 +94,10 @@ export class ProvidedSigningKeys {
   }
 
   private read(keys: Keys): HeldSigningKeys {
-    const problems = this.options.problemsOf(keys);
-    if (problems.length > 0) throw new WebhookConfigurationError(this.placed(problems));
+    const problems = new Problems(this.options.path);
+    this.options.check(keys, problems);
+    problems.throwIfAny();
     return new HeldSigningKeys(keys);
-  }
-
-  private placed(problems: readonly ConfigurationProblem[]): ConfigurationProblem[] {
-    const { path } = this.options;
-    return problems.map((problem) => ({
-      ...problem,
-      path: problem.path.replace(/^keys/, () => path),
-    }));
   }
 }
 
@@ -123,67 +114,48 @@ interface ListedKey {
  * none. Expired keys are ignored: rotations leave them behind.
  *
  * @param now - seconds since the epoch
- * @returns problems with the paths `keys`, `keys[0]` and so on
  */
-export function signingKeyProblems(keys: unknown, now: number): ConfigurationProblem[] {
-  if (!Array.isArray(keys)) return [{ path: 'keys', message: 'must be a list of keys' }];
-  const { listed, problems } = parseList(keys);
-  const ahead = listed.filter(({ closes }) => now < closes);
-  return [...problems, ...sharedNameProblems(ahead), ...namelessProblems(ahead)];
+export function checkSigningKeys(keys: unknown, now: number, at: Problems): void {
+  if (!Array.isArray(keys)) return at.add('keys', 'must be a list of keys');
+  const ahead = parseList(keys, at).filter(({ closes }) => now < closes);
+  const names = ahead.map(({ kid }) => kid);
+  ahead.forEach(({ index, kid }, place) => {
+    at.require(
+      kid === undefined || names.indexOf(kid) === place,
+      `keys[${index}]`,
+      'its kid names another key of the list too: give each its own',
+    );
+  });
+  const nameless = names.filter((kid) => kid === undefined).length;
+  at.require(
+    nameless <= MAX_KEYS_TRIED,
+    'keys',
+    `${nameless} of them have no kid, and receivers try at most ${MAX_KEYS_TRIED} for a token: give each a kid`,
+  );
 }
 
 /**
  * Refuses a list at start-up from which no key can sign, now or later. While the application runs, a provider may return one,
  * to revoke every key.
  *
+ * @param keys - without other problems
  * @param now - seconds since the epoch
  */
-export function spentKeyProblems(
-  keys: readonly SigningKeyInput[],
-  now: number,
-): ConfigurationProblem[] {
-  if (keys.length === 0) return [{ path: 'keys', message: 'must contain at least one key' }];
-  const { listed, problems } = parseList(keys);
-  if (problems.length > 0 || listed.some(({ closes }) => now < closes)) return [];
-  return [
-    {
-      path: 'keys',
-      message: 'the notAfter of every key has passed: add a key that is valid now or will be',
-    },
-  ];
+export function checkSpentKeys(keys: Keys, now: number, at: Problems): void {
+  if (keys.length === 0) return at.add('keys', 'must contain at least one key');
+  const isAhead = parseList(keys, at).some(({ closes }) => now < closes);
+  at.require(
+    isAhead,
+    'keys',
+    'the notAfter of every key has passed: add a key that is valid now or will be',
+  );
 }
 
-function parseList(keys: readonly SigningKeyInput[]): {
-  readonly listed: readonly ListedKey[];
-  readonly problems: readonly ConfigurationProblem[];
-} {
-  const problems: ConfigurationProblem[] = [];
-  const listed = keys.flatMap((input, index): ListedKey[] => {
+function parseList(keys: Keys, at: Problems): ListedKey[] {
+  return keys.flatMap((input, index): ListedKey[] => {
     const { key, window, problem } = parseSigningKey(input);
     if (key !== undefined) return [{ index, kid: key.kid, closes: window?.closes ?? Infinity }];
-    problems.push({ path: `keys[${index}]`, message: problem });
+    at.add(`keys[${index}]`, problem);
     return [];
   });
-  return { listed, problems };
-}
-
-function sharedNameProblems(keys: readonly ListedKey[]): ConfigurationProblem[] {
-  const names = keys.map(({ kid }) => kid);
-  return keys
-    .filter(({ kid }, place) => kid !== undefined && names.indexOf(kid) < place)
-    .map(({ index }) => ({
-      path: `keys[${index}]`,
-      message: 'its kid names another key of the list too: give each its own',
-    }));
-}
-
-function namelessProblems(keys: readonly ListedKey[]): ConfigurationProblem[] {
-  const nameless = keys.filter(({ kid }) => kid === undefined);
-  if (nameless.length <= MAX_KEYS_TRIED) return [];
-  return [
-    {
-      path: 'keys',
-      message: `${nameless.length} of them have no kid, and receivers try at most ${MAX_KEYS_TRIED} for a token: give each a kid`,
-    },
-  ];
 }

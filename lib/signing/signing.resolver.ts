@@ -1,21 +1,18 @@
-import { parseDuration } from '../clock/duration.js';
+import { parseDuration, SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { Problems } from '../options/problems.js';
-import type { ConfigurationProblem } from '../errors/webhook.error.js';
+import { Problems } from '../options/problems.js';
 import type { KeyProvider } from '../keys/key-provider.js';
 import {
-  signingKeyProblems,
-  spentKeyProblems,
+  checkSigningKeys,
+  checkSpentKeys,
   HeldSigningKeys,
   ProvidedSigningKeys,
   type SigningKeySource,
 } from './signing-keys.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
-import { sharedProblems } from '../token/token-signer.js';
+import { checkShared } from '../token/token-signer.js';
 import { publicationProblems } from './webhook.jwks.js';
 import { type EndpointSigner, type PublisherKeys, RotatingTokenSigner } from './endpoint-signer.js';
-
-const MS_PER_SECOND = 1_000;
 
 /** The issuer, and one of the three kinds of key. */
 export interface SigningOptions {
@@ -36,12 +33,8 @@ interface SigningContext {
   readonly isPublished: boolean;
 }
 
-/** The paths of options; problems of an option without a path are reported elsewhere. */
-type SigningPaths = Partial<Record<'issuer' | 'lifetime' | keyof Material, string>>;
-
-type Material = Omit<SigningOptions, 'issuer'>;
-
-const MATERIAL = ['secret', 'key', 'keys'] as const satisfies (keyof Material)[];
+/** The options of a key, of which only one may be set. */
+export const KEY_OPTIONS = ['secret', 'key', 'keys'] as const satisfies (keyof SigningOptions)[];
 
 /** Creates the signers of a publisher, and collects their keys. */
 export class SigningResolver {
@@ -66,86 +59,87 @@ export class SigningResolver {
     return this.failed;
   }
 
-  /** @returns `undefined` on a problem, which is added to the list */
-  resolve(options: SigningOptions, paths: SigningPaths, at: Problems): EndpointSigner | undefined {
-    const signer = this.signerOf(options, paths, at);
+  /**
+   * @param own - the options whose problems are added to the list; those of others are reported elsewhere
+   * @returns `undefined` on a problem
+   */
+  resolve(
+    options: SigningOptions,
+    own: readonly string[],
+    at: Problems,
+  ): EndpointSigner | undefined {
+    const signer = this.signerOf(options, own, at);
     this.failed ||= signer === undefined;
     return signer;
   }
 
   private signerOf(
     options: SigningOptions,
-    paths: SigningPaths,
+    own: readonly string[],
     at: Problems,
   ): EndpointSigner | undefined {
-    if (isAmbiguous(options, paths, at)) return undefined;
-    const { issuer, secret, key, keys } = options;
+    if (isAmbiguous(options, own, at)) return undefined;
+    const { issuer } = options;
     const { clock, lifetime } = this.context;
     const shared = { issuer, lifetime, now: () => clock.now() };
-    const found = [
-      ...(keys === undefined
-        ? this.problemsOfKey(key ?? secret, key === undefined ? 'secret' : 'key', issuer)
-        : this.problemsOfKeys(keys, issuer)),
-      ...sharedProblems(shared),
-    ];
-    addWhereListed(found, paths, at);
-    if (found.length > 0) return undefined;
-    const source = this.sourceOf(options, () => at.at(paths.keys ?? 'keys'));
+    const found = new Problems();
+    this.checkKeys(options, found);
+    checkShared(shared, found, 'tokenLifetime');
+    at.addOthers(found.all.filter(({ path }) => own.includes(path.split('[', 1)[0]!)));
+    if (found.all.length > 0) return undefined;
+    const source = this.sourceOf(options, at);
     if (issuer === this.context.issuer) this.published.add(source);
     return new RotatingTokenSigner(source, shared);
   }
 
-  private problemsOfKey(
-    key: unknown,
-    name: 'secret' | 'key',
-    issuer: string,
-  ): ConfigurationProblem[] {
-    return this.problemsOfList([key], issuer).map(({ message }) => ({ path: name, message }));
+  private checkKeys({ issuer, secret, key, keys }: SigningOptions, at: Problems): void {
+    if (keys === undefined) {
+      const single = new Problems();
+      this.checkList([key ?? secret], issuer, single);
+      const path = key === undefined ? 'secret' : 'key';
+      at.addOthers(single.all.map(({ message }) => ({ path, message })));
+    } else if (isProvider(keys)) {
+      for (const name of ['ttl', 'maxStale'] as const) {
+        at.require(
+          (parseDuration(keys[name]) ?? 0) > 0,
+          'keys',
+          `the provider's ${name} must be a positive duration, such as '5m' or 300000`,
+        );
+      }
+    } else {
+      this.checkList(keys, issuer, at);
+    }
   }
 
-  private problemsOfKeys(keys: PublisherKeys, issuer: string): ConfigurationProblem[] {
-    if (!isProvider(keys)) return this.problemsOfList(keys, issuer);
-    const durations = ['ttl', 'maxStale'] as const;
-    return durations
-      .filter((name) => !((parseDuration(keys[name]) ?? 0) > 0))
-      .map((name) => ({
-        path: 'keys',
-        message: `the provider's ${name} must be a positive duration, such as '5m' or 300000`,
-      }));
+  private checkList(keys: unknown, issuer: string, at: Problems): void {
+    this.checkLoaded(keys, issuer, at);
+    if (at.all.length === 0) checkSpentKeys(keys as SigningKeyInput[], this.seconds(), at);
   }
 
-  private problemsOfList(keys: unknown, issuer: string): ConfigurationProblem[] {
-    const found = this.problemsOfAny(keys, issuer);
-    return found.length > 0 ? found : spentKeyProblems(keys as SigningKeyInput[], this.seconds());
-  }
-
-  private problemsOfAny(keys: unknown, issuer: string): ConfigurationProblem[] {
-    const found = signingKeyProblems(keys, this.seconds());
+  private checkLoaded(keys: unknown, issuer: string, at: Problems): void {
+    checkSigningKeys(keys, this.seconds(), at);
     const isPublished = this.context.isPublished && issuer === this.context.issuer;
-    return found.length > 0 || !isPublished
-      ? found
-      : publicationProblems(keys as SigningKeyInput[]);
+    if (at.all.length === 0 && isPublished) {
+      at.addOthers(publicationProblems(keys as SigningKeyInput[]));
+    }
   }
 
-  private sourceOf(
-    { issuer, secret, key, keys }: SigningOptions,
-    pathOfProvider: () => string,
-  ): SigningKeySource {
+  private sourceOf({ issuer, secret, key, keys }: SigningOptions, at: Problems): SigningKeySource {
     if (keys === undefined) return new HeldSigningKeys([key ?? secret!]);
     if (!isProvider(keys)) return new HeldSigningKeys(keys);
     const known = this.providers.get(keys);
     if (known !== undefined) return known;
     const source = new ProvidedSigningKeys(keys, {
-      path: pathOfProvider(),
+      path: at.at(''),
       clock: this.context.clock,
-      problemsOf: (loaded) => this.problemsOfAny(loaded, issuer),
+      check: (loaded, problems) => this.checkLoaded(loaded, issuer, problems),
     });
     this.providers.set(keys, source);
     return source;
   }
 
   private seconds(): number {
-    return this.context.clock.now() / MS_PER_SECOND;
+    return this.context.clock.now() / SECOND;
   }
 }
 
@@ -154,25 +148,11 @@ function isProvider(keys: PublisherKeys): keys is KeyProvider<readonly SigningKe
   return typeof load === 'function' && typeof subscribe === 'function';
 }
 
-function isAmbiguous(options: SigningOptions, paths: SigningPaths, at: Problems): boolean {
-  const [first, second] = MATERIAL.filter((name) => options[name] !== undefined);
+function isAmbiguous(options: SigningOptions, own: readonly string[], at: Problems): boolean {
+  const [first, second] = KEY_OPTIONS.filter((name) => options[name] !== undefined);
   if (first === undefined || second === undefined) return false;
-  const path = paths[second];
-  if (path !== undefined) {
-    at.add(path, `cannot be combined with ${first}; set only one of secret, key and keys`);
+  if (own.includes(second)) {
+    at.add(second, `cannot be combined with ${first}; set only one of secret, key and keys`);
   }
   return true;
-}
-
-function addWhereListed(
-  found: readonly ConfigurationProblem[],
-  paths: SigningPaths,
-  at: Problems,
-): void {
-  const listed = found.flatMap(({ path, message }) => {
-    const [name = ''] = path.split('[', 1);
-    const known = paths[name as keyof SigningPaths];
-    return known === undefined ? [] : [{ path: `${known}${path.slice(name.length)}`, message }];
-  });
-  at.addOthers(listed);
 }

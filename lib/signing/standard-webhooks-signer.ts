@@ -8,7 +8,6 @@ import type { Problems } from '../options/problems.js';
 import { object, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 
-/** The secret with which requests are signed as Standard Webhooks. */
 export interface StandardWebhooksSigningOptions {
   /**
    * `whsec_` and base64 of 24 to 64 bytes, or an Ed25519 key pair, `whsk_` and base64. With a list, each of them signs: while a secret
@@ -17,7 +16,6 @@ export interface StandardWebhooksSigningOptions {
   readonly secret: string | readonly string[];
 }
 
-/** Signs the requests to an endpoint as Standard Webhooks. */
 export interface StandardWebhooksSigner {
   /**
    * The value of `webhook-signature`: a signature of every key.
@@ -65,11 +63,7 @@ export function readStandardWebhooksSecret(
   return SIGNER(secret, at, name);
 }
 
-/**
- * A signer for stored secrets.
- *
- * @throws {@link WebhookSigningError} `no_signing_key` if one of them is none of Standard Webhooks
- */
+/** @throws {@link WebhookSigningError} `no_signing_key` if one of them is none of Standard Webhooks */
 export function standardWebhooksSigner(secrets: readonly string[]): StandardWebhooksSigner {
   return signerOf(
     secrets.map((secret) => {

@@ -1,4 +1,5 @@
 import { createHash, type KeyObject } from 'node:crypto';
+import { SECOND } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { type ConfigurationProblem, WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { HeldSigningKeys, SigningKeySource } from './signing-keys.js';
@@ -35,8 +36,6 @@ export function keySetProblems(lists: KeyLists): string[] {
     ? []
     : ['two different keys of the publisher have the same kid; give each its own'];
 }
-
-const MS_PER_SECOND = 1_000;
 
 /** A JSON Web Key Set, RFC 7517 section 5, of public keys. */
 export interface WebhookKeySet {
@@ -76,7 +75,7 @@ export class WebhookJwks {
     const lists = await Promise.all(this.sources.map(async (source) => source.current()));
     const problems = lists.flatMap(({ keys }) => publicationProblems(keys));
     if (problems.length > 0) throw new WebhookConfigurationError(problems);
-    return { keys: keySet(lists, this.clock.now() / MS_PER_SECOND) };
+    return { keys: keySet(lists, this.clock.now() / SECOND) };
   }
 }
 

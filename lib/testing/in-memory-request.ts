@@ -23,7 +23,6 @@ interface InMemoryRequest {
   readonly body: Buffer | undefined;
 }
 
-/** The answer to a request in memory. */
 export interface InMemoryAnswer {
   readonly status: number;
   /** Names are in lower case. */

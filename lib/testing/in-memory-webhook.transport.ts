@@ -62,7 +62,6 @@ export interface TransportResponse {
   readonly config: TransportRequest;
 }
 
-/** The answer of a destination. */
 export interface TransportAnswer {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;

@@ -109,7 +109,6 @@ export async function signWebhook<Event extends WebhookEventName>(
   return signRequest(event, data, readOptions(OPTIONS, options, 'signWebhook'));
 }
 
-/** Signs an event with checked options. */
 export async function signRequest(
   event: string,
   data: unknown,

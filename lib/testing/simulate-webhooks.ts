@@ -31,7 +31,6 @@ export interface SimulatedDelivery {
   readonly attempts: number;
 }
 
-/** Options of {@link simulateWebhooks}. */
 export interface SimulateWebhooksOptions<State> {
   /** Number of seeds, each with a schedule of failures of its own; default 100. */
   readonly seeds?: number | undefined;

@@ -131,7 +131,6 @@ export class Bench {
     };
   }
 
-  /** A delivery that is due now. */
   due(
     id: string,
     change: Partial<OutgoingDelivery> = {},

@@ -41,7 +41,6 @@ interface ReadHeader {
   readonly problem?: string | undefined;
 }
 
-/** Reads the first part of a token. */
 export function readHeader(segment: string): ReadHeader {
   const text = decodeBase64urlText(segment);
   if (text === undefined) return { problem: 'the header is not base64url of UTF-8' };
@@ -62,7 +61,6 @@ function headerProblem(
   return extension === undefined ? undefined : `the header has ${extension}, which is refused`;
 }
 
-/** The claims of a token, parsed. */
 export interface ClaimsJson {
   readonly text: string;
   readonly value: unknown;
@@ -126,7 +124,6 @@ export function decodeBase64urlText(text: string): string | undefined {
   return bytes && decodeUtf8(bytes);
 }
 
-/** Encodes the UTF-8 of a string. */
 export function encodeBase64urlText(text: string): string {
   return Buffer.from(text).toString('base64url');
 }

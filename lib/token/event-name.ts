@@ -26,7 +26,6 @@ export function isEventName(
   );
 }
 
-/** The rule of {@link isEventName} in words. */
 export function eventNameRule(profile: WebhookProfile = DEFAULT_PROFILE): string {
   return `${profile === 'webhook-token' ? 'two' : 'one'} or more segments of ${SEGMENT_RULE}`;
 }

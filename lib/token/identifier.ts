@@ -15,22 +15,18 @@ export function isIdentifier(value: unknown): value is string {
   return isSafeString(value, MAX_IDENTIFIER_LENGTH);
 }
 
-/** The rule of {@link isIdentifier} in words. */
 export function identifierRule(name: string): string {
   return `${name} must be a string of 1 to ${MAX_IDENTIFIER_LENGTH} characters ${WITHOUT_UNSAFE}`;
 }
 
-/** Reads an identifier from options. */
 export function identifier(name = 'it'): Rule<string> {
   return rule(isIdentifier, identifierRule(name));
 }
 
-/** Reports whether a value is a valid `kid`. */
 export function isKeyId(value: unknown): value is string {
   return isSafeString(value, MAX_KEY_ID_LENGTH);
 }
 
-/** The rule of {@link isKeyId} in words. */
 export const KEY_ID_RULE = `kid must be a string of 1 to ${MAX_KEY_ID_LENGTH} characters ${WITHOUT_UNSAFE}`;
 
 function isSafeString(value: unknown, maxLength: number): value is string {

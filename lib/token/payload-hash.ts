@@ -115,7 +115,6 @@ export function parsePayloadHash(text: string, names: HashNames = PLAIN_HASH_NAM
   return payloadHash(algorithmNamed(text.slice(0, colon), names), text.slice(colon + 1), names);
 }
 
-/** Finds an algorithm by its name in a wire format. */
 export function algorithmNamed(name: string, names: HashNames): HashAlgorithm | undefined {
   return HASH_ALGORITHMS.find((algorithm) => names[algorithm] === name);
 }

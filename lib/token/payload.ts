@@ -49,7 +49,6 @@ export class BodyDigests {
     this.running = algorithmsOf(rule).map((algorithm) => createDigest(algorithm));
   }
 
-  /** Adds the next chunk of the body. */
   update(chunk: Uint8Array): this {
     for (const digest of this.running) digest.update(chunk);
     return this;
@@ -78,8 +77,6 @@ export interface VerifiedPayload {
 }
 
 /**
- * Checks the body against the rule.
- *
  * @param length - bytes of the body
  * @param computed - digests of the body by {@link BodyDigests}
  * @throws {@link WebhookPayloadError} `hash_mismatch`, `hash_required` or `hash_unsupported`

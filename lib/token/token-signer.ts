@@ -1,13 +1,9 @@
+import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { object, unchecked } from '../options/rules.js';
 import { type Duration, secondsOf } from '../clock/duration.js';
 import { randomUUID } from 'node:crypto';
-import {
-  type ConfigurationProblem,
-  WebhookConfigurationError,
-  WebhookSigningError,
-  WebhookTokenError,
-} from '../errors/webhook.error.js';
+import { WebhookSigningError, WebhookTokenError } from '../errors/webhook.error.js';
 import { eventNameRule, isEventName } from './event-name.js';
 import { identifierRule, isIdentifier } from './identifier.js';
 import { tokenTooLarge } from './decoding.js';
@@ -132,19 +128,20 @@ class KeyTokenSigner implements TokenSigner {
   private readonly rules: ProfileRules;
 
   constructor(options: TokenSignerOptions) {
-    const problems = sharedProblems(options);
+    const problems = new Problems();
+    checkShared(options, problems);
     const { key, window, problem } = parseSigningKey(options.key, options);
-    if (problem !== undefined) problems.push({ path: 'key', message: problem });
+    if (key === undefined) problems.add('key', problem);
     this.lifetime = secondsOf(options.lifetime, DEFAULT_TOKEN_LIFETIME);
     const profile = options.profile ?? DEFAULT_PROFILE;
     const mismatch = profileProblem(profile, key?.alg);
-    if (mismatch !== undefined) problems.push({ path: 'profile', message: mismatch });
-    if (key === undefined || problems.length > 0) throw new WebhookConfigurationError(problems);
-    this.key = key;
+    if (mismatch !== undefined) problems.add('profile', mismatch);
+    problems.throwIfAny();
+    this.key = key!;
     this.window = window;
-    this.alg = key.alg;
-    this.kid = key.kid;
-    this.inlineLimit = key.inlineLimit;
+    this.alg = this.key.alg;
+    this.kid = this.key.kid;
+    this.inlineLimit = this.key.inlineLimit;
     this.issuer = options.issuer;
     this.now = options.now ?? Date.now;
     this.rules = rulesOf(profile);
@@ -189,17 +186,15 @@ class KeyTokenSigner implements TokenSigner {
 }
 
 /** Checks the options other than the key. */
-export function sharedProblems({
-  issuer,
-  lifetime: given,
-}: Omit<TokenSignerOptions, 'key'>): ConfigurationProblem[] {
-  const problems: ConfigurationProblem[] = [];
-  if (!isIdentifier(issuer)) problems.push({ path: 'issuer', message: identifierRule('issuer') });
+export function checkShared(
+  { issuer, lifetime: given }: Omit<TokenSignerOptions, 'key'>,
+  at: Problems,
+  nameOfLifetime = 'lifetime',
+): void {
+  at.require(isIdentifier(issuer), 'issuer', identifierRule('issuer'));
   const lifetime = secondsOf(given, DEFAULT_TOKEN_LIFETIME);
-  if (!Number.isInteger(lifetime) || lifetime <= 0) {
-    problems.push({ path: 'lifetime', message: 'must be a positive whole number of seconds' });
-  }
-  return problems;
+  const isWhole = Number.isInteger(lifetime) && lifetime > 0;
+  at.require(isWhole, nameOfLifetime, 'must be a positive whole number of seconds');
 }
 
 /** Reports whether a key may sign at a time, in seconds. No tolerance: the clock is the signer's own. */

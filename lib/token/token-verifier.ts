@@ -24,7 +24,6 @@ import { readSeconds, type TokenClock, validateClaims } from './validate-claims.
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
 import { DEFAULT_PROFILE, type WebhookProfile } from './webhook-token.constants.js';
 
-/** The checked options of a verifier. */
 export interface VerifierSettings {
   readonly keys: KeySource;
   /** Seconds by which two clocks may differ. */
@@ -114,7 +113,6 @@ export class TokenVerifier {
     return { issuer, claims, now };
   }
 
-  /** Checks the claims of a token that a key has verified. */
   private accept(
     { compact, header }: ReadToken,
     { issuer, claims, now }: IssuerChoice,
@@ -175,7 +173,6 @@ export function candidatesFor<Key extends VerificationKey>(
   return candidates;
 }
 
-/** Tries one key after another. */
 export async function keyThatSigned(
   token: CompactToken,
   keys: readonly VerificationKey[],

@@ -35,7 +35,6 @@ export interface WebhookTokenClaims {
   readonly [claim: string]: unknown;
 }
 
-/** The claim `webhook`. */
 export type WebhookClaim = WebhookTokenClaims['webhook'];
 
 /** A token whose signature and claims are valid. */

@@ -1,7 +1,6 @@
 import type { KeyMaterial } from './keys/key-material.js';
 import type { SignatureAlgorithm } from './webhook-token.constants.js';
 
-/** Default of {@link WebhookSigner.inlineLimit}. */
 export const DEFAULT_INLINE_LIMIT = 512;
 
 /**

@@ -76,10 +76,8 @@ export const DEFAULT_MAX_JSON_MEMBERS = 100_000;
 /** Maximum characters of `iss`, `jti`, `sub` and `txn`. */
 export const MAX_IDENTIFIER_LENGTH = 255;
 
-/** Maximum characters of `kid`. */
 export const MAX_KEY_ID_LENGTH = 256;
 
-/** Maximum characters of an event name. */
 export const MAX_EVENT_NAME_LENGTH = 128;
 
 /** Maximum keys tried for a token without `kid`; each one is work that a forged token can cause. */

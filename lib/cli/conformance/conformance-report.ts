@@ -9,7 +9,6 @@ interface ReportSubject {
   readonly profile: string;
 }
 
-/** Formats a run as JSON. */
 export function reportJson(subject: ReportSubject, run: ConformanceRun): object {
   return {
     ...subject,

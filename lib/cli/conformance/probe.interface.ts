@@ -45,7 +45,6 @@ export type Expectation = (
   context: ProbeContext,
 ) => string | undefined;
 
-/** A test of one rule. */
 export interface Probe {
   /** `<group>.<name>`, stable. */
   readonly id: string;

@@ -43,7 +43,6 @@ export function hasMethods<Name extends string>(
   return names.every((name) => typeof (value as Record<string, unknown>)[name] === 'function');
 }
 
-/** The members of a Transaction of Knex that are used. */
 interface KnexTransactionLike {
   raw(
     text: string,
@@ -103,7 +102,6 @@ function withoutStatement(error: unknown): unknown {
   return Object.assign(new Error(message), { code: (error as { code?: unknown }).code });
 }
 
-/** The members of a Transaction of Kysely that are used. */
 interface KyselyTransactionLike {
   readonly isTransaction: boolean;
   withoutPlugins(): KyselyTransactionLike;
@@ -134,7 +132,6 @@ export const kyselyTransaction: TransactionAdapter = {
   },
 };
 
-/** The members of a transaction of Drizzle that are used. */
 interface DrizzleTransactionLike {
   execute(query: string): Promise<unknown>;
   /** The client of node-postgres (since 8.18) under it: Drizzle itself does not notice that a transaction has ended. */
@@ -217,7 +214,6 @@ export function originOf(tx: object): object {
   return dataSource ?? (tx as DrizzleTransactionLike).session?.client ?? tx;
 }
 
-/** The members of a Transaction of PGlite that are used. */
 interface PGliteTransactionLike {
   query(text: string, values?: unknown[]): Promise<unknown>;
 }

@@ -131,7 +131,6 @@ type Events<Pattern extends string> = [Unmatched<Pattern>] extends [never]
   ? Pattern | readonly Pattern[]
   : NoSuchEvent<Unmatched<Pattern>> | WebhookEventName;
 
-/** The options of {@link OnWebhookEvent}. */
 interface OnWebhookEventOptions {
   /** Handle only the events of this receiver; default: of every receiver. */
   readonly receiver?: string | undefined;

@@ -13,7 +13,6 @@ import { validateWithSchema } from '../handlers/payload-validator.js';
 import { type AdapterRequest, receptionOf } from '../node-http.js';
 import { internalsOf, WebhookEvent } from '../webhook-event.js';
 
-/** What `@WebhookData` takes. */
 export interface WebhookDataOptions {
   /** One member of the data instead of the whole. */
   readonly property?: string | undefined;

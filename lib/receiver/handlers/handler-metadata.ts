@@ -9,7 +9,6 @@ interface WebhookSubscription {
   readonly receiver?: string | undefined;
 }
 
-/** The options of a webhook route. */
 interface WebhookRoute {
   /** Name of the receiver; the only one, or the default one, when absent. */
   readonly receiver?: string | undefined;
@@ -62,7 +61,6 @@ type Parameters = Record<
   { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
 >;
 
-/** Records what a parameter of a method takes. */
 export function addParameter(
   target: object,
   key: string | symbol,
@@ -89,7 +87,6 @@ function ownParameters(target: object, key: string | symbol): Parameters {
   return (own as Parameters | undefined) ?? {};
 }
 
-/** The parameters of a method that take event data. */
 export function dataParameters(
   target: object,
   key: string | symbol,

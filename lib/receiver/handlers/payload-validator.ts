@@ -28,8 +28,6 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
 ]);
 
 /**
- * Validates data against a Standard Schema.
- *
  * @returns the schema's output
  * @throws {@link UnprocessableEntityException} with one message per issue
  */
@@ -49,11 +47,7 @@ function invalidData(issues: readonly DataIssue[]): UnprocessableEntityException
   return exception;
 }
 
-/**
- * Checks the data of an event that the application has defined.
- *
- * @throws an HttpException 422 with one message per issue
- */
+/** @throws an HttpException 422 with one message per issue */
 export async function requireDefinedData(
   event: WebhookEvent,
   events: WebhookEventCatalog,

@@ -12,7 +12,6 @@ import {
   isClass,
 } from './payload-validator.js';
 
-/** A method of a provider or controller. */
 interface ExploredMethod {
   readonly wrapper: HandlerHost;
   readonly prototype: Record<string, unknown>;
@@ -34,8 +33,6 @@ export class WebhookExplorer {
   ) {}
 
   /**
-   * Registers every handler.
-   *
    * @param receivers - all receivers of the application: a handler may name one of another module
    * @returns what is wrong with the handlers
    */

@@ -202,7 +202,6 @@ function schemeOf(receiver: AnsweredRequest['receiver']): WebhookScheme {
   return receiver?.scheme ?? webhookToken;
 }
 
-/** Whether a string has the form of an entry's id. */
 export function isEntryId(id: string): boolean {
   return /^[0-9a-z]{15}[0-9a-f]{8}$/.test(id);
 }

@@ -44,7 +44,6 @@ export interface WebhookInboxPage {
   readonly next?: string;
 }
 
-/** Which page of the entries. */
 interface InboxPageOptions {
   readonly after?: string | undefined;
   readonly limit?: number | undefined;

@@ -42,7 +42,6 @@ interface RouterSettings {
 interface MountedPath {
   readonly path: string;
   readonly pattern: RegExp;
-  /** Name of the receiver. */
   readonly receiver: string;
   readonly handler: NodeHandler;
   readonly methods: readonly string[];
@@ -60,7 +59,6 @@ export class MountedPaths {
 
   constructor(private readonly settings: RouterSettings) {}
 
-  /** The name of the receiver that is mounted at this path. */
   receiverAt(path: string): string | undefined {
     const { caseSensitive } = this.settings;
     const compared = (one: string): string => (caseSensitive ? one : one.toLowerCase());

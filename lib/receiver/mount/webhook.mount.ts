@@ -48,11 +48,7 @@ export class WebhookMount {
     return isGlobal || this.guards.size > 1;
   }
 
-  /**
-   * Mounts the receivers.
-   *
-   * @returns what prevents it
-   */
+  /** @returns what prevents it */
   mountReceivers(): ConfigurationProblem[] {
     const adapter = this.adapter();
     if (adapter === undefined) return [];

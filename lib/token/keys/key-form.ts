@@ -1,7 +1,6 @@
 import { type JsonWebKey, KeyObject, type webcrypto } from 'node:crypto';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
-/** Whether a key is parsed for signing or for verifying. */
 export type KeyUse = 'sign' | 'verify';
 
 /** What was parsed, or what is wrong with it and how to correct it. */

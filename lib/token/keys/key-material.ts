@@ -109,7 +109,6 @@ const MOMENT =
 const FORM =
   'must be a Date, or an ISO 8601 string with an offset such as "2026-01-31T00:00:00Z"; a number could be seconds or milliseconds';
 
-/** Parses the window of a key. */
 export function parseKeyWindow({
   notBefore,
   notAfter,

@@ -20,7 +20,6 @@ const MAX_RSA_BITS = 8_192;
 const MIN_RSA_EXPONENT = 65_537n;
 const RSA_EXPONENT_LIMIT = 2n ** 256n;
 
-/** Creates a key from one half of a key pair. */
 export function parseKeyPairHalf(
   material: unknown,
   alg: SignatureAlgorithm,

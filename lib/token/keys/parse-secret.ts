@@ -13,7 +13,6 @@ import { HMAC_ALGORITHMS, type HmacAlgorithm, HmacKey } from './token-keys.js';
 
 const OF_KEY_PAIRS = 'set alg to RS256, PS256, ES256, ES384 or EdDSA';
 
-/** Creates a key from a shared secret. */
 export function parseSecret(
   material: unknown,
   alg: HmacAlgorithm,

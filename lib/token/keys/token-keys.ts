@@ -151,7 +151,6 @@ export class JoseKey implements SigningKey, VerificationKey {
   }
 }
 
-/** The keys of one issuer. */
 export interface IssuerKeys {
   readonly issuer: string;
   /**

@@ -20,7 +20,6 @@ export type Members = Readonly<Record<string, unknown>>;
 interface CarriedPayload {
   /** The JSON of inline data: an object, checked. */
   readonly data: string | undefined;
-  /** Digest of the body. */
   readonly hash: PayloadHash | undefined;
   /** Bytes of the body. */
   readonly size: number | undefined;
@@ -134,7 +133,6 @@ const RULES: Readonly<Record<WebhookProfile, ProfileRules>> = {
   'swt-draft-02': SWT_DRAFT_02,
 };
 
-/** The rules of a wire format. */
 export function rulesOf(profile: WebhookProfile): ProfileRules {
   return RULES[profile];
 }

@@ -48,11 +48,7 @@ export function looksLikeBodyReference(data: unknown): boolean {
   );
 }
 
-/**
- * Reads the reference to a body.
- *
- * @throws {@link WebhookPayloadError} `hash_required` for other data, `hash_unsupported` for a malformed reference
- */
+/** @throws {@link WebhookPayloadError} `hash_required` for other data, `hash_unsupported` for a malformed reference */
 function readBodyReference(data: unknown): BodyReference {
   if (!isObject(data) || data['hash'] === undefined) throw bodyReferenceRequired();
   const { hash, hashAlg, size } = data;
