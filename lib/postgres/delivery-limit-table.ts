@@ -55,7 +55,7 @@ export class DeliveryLimitTable {
   /** Claims due deliveries of these lanes, as far as their limits allow. */
   async claim(lanes: readonly LimitedClaimRequest[]): Promise<LimitedClaim> {
     const { name, lease, pollInterval } = this.options;
-    const { now, timeout = 0 } = this.database;
+    const { now, timeout = this.options.timeout } = this.database;
     const values = [name, now, lease, JSON.stringify(lanes), pollInterval, timeout];
     const rows = await this.database.queryInIndexOrder(this.statements.claim, values);
     const states = JSON.parse((rows[0]!['lanes'] as string | null) ?? '[]') as LimitedLaneState[];
