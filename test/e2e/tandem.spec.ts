@@ -374,7 +374,7 @@ describe.each(adapters)('tandem under load on %s', (_, createAdapter) => {
       const isDuplicate = response.headers['webhook-duplicate'] === 'true';
       answers.push(`${response.status}${isDuplicate ? ' duplicate' : ''}`);
       // The event arrives again, perhaps with the next key or format.
-      if (answers.length % 5 === 0) throw new Error('the answer was lost');
+      if (answers.length % 5 === 0) return { ...response, status: 503 };
       load.acknowledged++;
       return response;
     });

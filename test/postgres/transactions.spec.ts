@@ -7,6 +7,7 @@ import type {
   OutgoingDelivery,
   ReplayReservation,
 } from 'nestjs-webhook-token/ports';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
 import { outgoing } from '../fixtures/outgoing.js';
@@ -165,17 +166,22 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
         pool: database.pool,
         schema: queueSchema,
         timeout: '500ms',
+        // Only the server gives up.
+        clock: new TestClock(Date.now()),
       });
       const keyed = (id: string) => {
         const { delivery, ...item } = due(`${name}-${id}`);
         return [{ ...item, delivery: { ...delivery, orderingKey: `${name}-key` } }];
       };
       await impatient.find(['open']);
-      let timeout: unknown;
+      let setting: { readonly timeout?: unknown } | undefined;
       await transaction(async (tx) => {
         await run(tx, `SET LOCAL lock_timeout = '7s'`);
         await impatient.enqueue(keyed('holds'), { tx });
-        [timeout] = await joinTransaction(tx)(`SELECT current_setting('lock_timeout')`, []);
+        [setting] = await joinTransaction(tx)(
+          `SELECT current_setting('lock_timeout') AS timeout`,
+          [],
+        );
         const other = transaction(async (second) =>
           impatient.enqueue(keyed('waits'), { tx: second }),
         );
@@ -185,7 +191,7 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
         });
       });
 
-      expect(timeout).toEqual({ current_setting: '7s' });
+      expect(setting?.timeout).toBe('7s');
       expect(await queue.find([`${name}-waits`])).toEqual([undefined]);
       await impatient.stop(0);
     });
