@@ -167,7 +167,7 @@ export class ClaimLoop {
     }
     // Limited lanes get half of the free slots first, and then what the others leave.
     await this.claimLimited(Math.ceil(this.freeSlots / 2));
-    while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimOutsideBacklog();
+    while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimDue();
     await this.claimLimited(this.freeSlots);
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
     const isContended = this.contention !== undefined && !this.backlog.isEmpty;
@@ -205,7 +205,7 @@ export class ClaimLoop {
     return Math.min(...times);
   }
 
-  private async claimOutsideBacklog(): Promise<void> {
+  private async claimDue(): Promise<void> {
     const { clock, pollInterval } = this.parts;
     const start = clock.now();
     const from = this.backlog.startOfScan(start);
@@ -270,10 +270,10 @@ export class ClaimLoop {
   private async start(claimed: readonly ClaimedDelivery[]): Promise<void> {
     this.claims += claimed.length;
     if (this.stopped) await Promise.all(claimed.map(this.parts.release));
-    else for (const delivery of claimed) void this.run(delivery);
+    else for (const delivery of claimed) void this.runInSlot(delivery);
   }
 
-  private async run(delivery: ClaimedDelivery): Promise<void> {
+  private async runInSlot(delivery: ClaimedDelivery): Promise<void> {
     const { clock, run } = this.parts;
     const { seq, lane } = delivery;
     const slot = this.lanes.enter(lane, clock.now());

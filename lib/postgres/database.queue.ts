@@ -32,7 +32,7 @@ import {
 import { DeliveryStatements, type Query } from './delivery-statements.js';
 import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
-import { QueueDatabase, type QueueHost } from './queue-database.js';
+import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { runInCall, runInTransaction } from './transactions/join-transaction.js';
 import { servesAnother } from '../queue/queue-options.js';
@@ -55,7 +55,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   override readonly shared: boolean;
   override readonly transactional = true;
 
-  private readonly connection: QueueDatabase;
+  private readonly connection: QueueConnection;
   private readonly statements: DeliveryStatements;
   private readonly upkeep: UpkeepStatements;
   private readonly lists: ListStatements;
@@ -66,7 +66,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private stopping = false;
   private readonly limits = new RememberedLimits();
   /** Runs a statement outside any transaction. */
-  private readonly run: RunStatement = async (...query) => this.connection.query(...query);
+  private readonly runStatement: RunStatement = async (...query) => this.connection.query(...query);
 
   /** @hidden */
   protected constructor(
@@ -78,7 +78,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     unprinted(this, `[${this.constructor.name} "${options.name}" in ${host.server}]`);
     this.shared = host.shared;
     this.channel = `${host.schema}_deliveries`;
-    this.connection = new QueueDatabase(host, options);
+    this.connection = new QueueConnection(host, options);
     this.statements = new DeliveryStatements(host.schema);
     this.upkeep = new UpkeepStatements(host.schema);
     this.lists = new ListStatements(host.schema);
@@ -111,10 +111,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection: database, statements, upkeep, options, channel, host } = this;
+    const { connection, statements, upkeep, options, channel, host } = this;
     const { server } = host;
     this.consumer = new DeliveryConsumer({
-      database,
+      connection,
       statements,
       upkeep,
       options,
@@ -130,7 +130,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
     const known = await (tx === undefined
-      ? this.connection.reporting(async () => this.knownDeliveries(this.run, ids))
+      ? this.connection.reporting(async () => this.knownDeliveries(this.runStatement, ids))
       : this.inTransaction(tx, async (run) => this.knownDeliveries(run, ids)));
     return ids.map((id) => known.get(id));
   }
@@ -266,7 +266,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     await this.setLimits(deliveries);
     const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
       ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
-      : this.record(this.run, deliveries, how));
+      : this.record(this.runStatement, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.wake(limitedLanes);
@@ -288,7 +288,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     if (wanted.size === 0) return;
     const rows = [...wanted].map(([lane, limits]) => limitRow(lane, limits));
-    const changed = await this.run(this.statements.limits.set, [
+    const changed = await this.runStatement(this.statements.limits.set, [
       this.options.name,
       JSON.stringify(rows),
       this.connection.now,

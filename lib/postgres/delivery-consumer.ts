@@ -16,14 +16,14 @@ import type { ClaimRequest, DeliveryStatements } from './delivery-statements.js'
 import { KeyTurns } from './key-turns.js';
 import { LimitedLanes } from './limited-lanes.js';
 import { OutcomeWriter } from './outcome-writer.js';
-import type { QueueDatabase } from './queue-database.js';
+import type { QueueConnection } from './queue-connection.js';
 import { QueueNotifications } from './queue-notifications.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { QueueUpkeep } from './queue-upkeep.js';
 import type { UpkeepStatements } from './upkeep-statements.js';
 
 interface DeliveryConsumerParts {
-  readonly database: QueueDatabase;
+  readonly connection: QueueConnection;
   readonly statements: DeliveryStatements;
   readonly upkeep: UpkeepStatements;
   readonly options: ResolvedDatabaseQueueOptions;
@@ -44,10 +44,10 @@ export class DeliveryConsumer {
   private readonly endRenewals: CancelWake;
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { database, statements, options } = parts;
+    const { connection, statements, options } = parts;
     const { clock, lease, notify } = options;
-    this.limits = new DeliveryLimitTable(database, statements.limits, options);
-    this.keys = new KeyTurns(database, statements, options, (lanes) => this.loop.wake(lanes));
+    this.limits = new DeliveryLimitTable(connection, statements.limits, options);
+    this.keys = new KeyTurns(connection, statements, options, (lanes) => this.loop.wake(lanes));
     this.outcomes = new OutcomeWriter(async (rows) => this.settle(rows), clock, lease);
     this.loop = new ClaimLoop({
       ...options,
@@ -64,7 +64,7 @@ export class DeliveryConsumer {
       lease / 3,
       async () => void this.renewLeases().catch(() => {}),
     );
-    this.upkeep = new QueueUpkeep(database, parts.upkeep, options);
+    this.upkeep = new QueueUpkeep(connection, parts.upkeep, options);
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
   }
@@ -103,12 +103,12 @@ export class DeliveryConsumer {
   }
 
   private subscribe(): QueueNotifications {
-    const { database, channel, options, server } = this.parts;
+    const { connection, channel, options, server } = this.parts;
     const notifications = new QueueNotifications({
       listen: async (receive, onLost) =>
-        (await database.open()).database.listen(database.timeout, channel, receive, onLost),
+        (await connection.open()).database.listen(connection.timeout, channel, receive, onLost),
       notify: async (payload) =>
-        database.query('SELECT pg_notify($1::text, $2::text)', [channel, payload]),
+        connection.query('SELECT pg_notify($1::text, $2::text)', [channel, payload]),
       name: options.name,
       onNotification: () => this.loop.wake('all'),
       onUnsupported: () => warnOfUnsupportedNotify(server),
@@ -119,9 +119,9 @@ export class DeliveryConsumer {
   }
 
   private async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { database, statements, options } = this.parts;
-    const query = statements.claim(options.name, database.now, options.lease, request);
-    const rows = await database.queryInIndexOrder(...query);
+    const { connection, statements, options } = this.parts;
+    const query = statements.claim(options.name, connection.now, options.lease, request);
+    const rows = await connection.queryInIndexOrder(...query);
     const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
     const limitedLanes =
       typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
@@ -130,9 +130,9 @@ export class DeliveryConsumer {
   }
 
   private async findDueLanes(lanes: readonly string[]): Promise<string[]> {
-    const { database, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify(lanes), database.now];
-    const rows = await database.queryInIndexOrder(statements.findDueLanes, values);
+    const { connection, statements, options } = this.parts;
+    const values = [options.name, JSON.stringify(lanes), connection.now];
+    const rows = await connection.queryInIndexOrder(statements.findDueLanes, values);
     return rows.map(({ lane }) => lane as string);
   }
 
@@ -156,9 +156,9 @@ export class DeliveryConsumer {
 
   /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
   private async settle(rows: readonly OutcomeRow[]): Promise<void> {
-    const { database, statements, options } = this.parts;
-    const values = [JSON.stringify(rows), database.now, options.clock.now()];
-    const released = await database.query(statements.settle, values);
+    const { connection, statements, options } = this.parts;
+    const values = [JSON.stringify(rows), connection.now, options.clock.now()];
+    const released = await connection.query(statements.settle, values);
     const limited = rows.filter(({ slot }) => slot !== undefined);
     if (released.length > 0) {
       const seqs = released.map(({ seq }) => seq as string);
@@ -178,10 +178,14 @@ export class DeliveryConsumer {
 
   /** If it fails, the next of the three renewals per lease makes up for it. */
   private async renewLeases(): Promise<void> {
-    const { database, statements, options } = this.parts;
+    const { connection, statements, options } = this.parts;
     const held = this.loop.running.map(({ seq, claim }) => ({ seq, claim }));
     if (held.length === 0) return;
-    await database.query(statements.extend, [JSON.stringify(held), database.now, options.lease]);
+    await connection.query(statements.extend, [
+      JSON.stringify(held),
+      connection.now,
+      options.lease,
+    ]);
   }
 }
 

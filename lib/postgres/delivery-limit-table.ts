@@ -8,7 +8,7 @@ import {
   type OutcomeRow,
 } from './delivery-row.js';
 import { FLAGGED_AT_ONCE, type LimitStatements } from './limit-statements.js';
-import type { QueueDatabase } from './queue-database.js';
+import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Claims at most `slots` deliveries of a limited lane. */
@@ -47,7 +47,7 @@ export interface LimitedClaim {
 /** Claims from limited lanes, and what is stored of their limits. */
 export class DeliveryLimitTable {
   constructor(
-    private readonly database: QueueDatabase,
+    private readonly connection: QueueConnection,
     private readonly statements: LimitStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
   ) {}
@@ -55,9 +55,9 @@ export class DeliveryLimitTable {
   /** Claims due deliveries of these lanes, as far as their limits allow. */
   async claim(lanes: readonly LimitedClaimRequest[]): Promise<LimitedClaim> {
     const { name, lease, pollInterval } = this.options;
-    const { now, timeout = this.options.timeout } = this.database;
+    const { now, timeout = this.options.timeout } = this.connection;
     const values = [name, now, lease, JSON.stringify(lanes), pollInterval, timeout];
-    const rows = await this.database.queryInIndexOrder(this.statements.claim, values);
+    const rows = await this.connection.queryInIndexOrder(this.statements.claim, values);
     const states = JSON.parse((rows[0]!['lanes'] as string | null) ?? '[]') as LimitedLaneState[];
     const found = states.map(({ lane, wait, isFull, ...state }) => ({
       lane,
@@ -74,8 +74,8 @@ export class DeliveryLimitTable {
 
   /** Searches for flagged lanes with deliveries that are due soon. */
   async findLanes(): Promise<LimitedSearch> {
-    const values = [this.options.name, this.database.now, this.options.pollInterval];
-    const rows = await this.database.queryInIndexOrder(this.statements.findLanes, values);
+    const values = [this.options.name, this.connection.now, this.options.pollInterval];
+    const rows = await this.connection.queryInIndexOrder(this.statements.findLanes, values);
     const found = rows.filter(({ lane }) => lane !== null);
     return {
       hasLimits: rows[0]!['has_limits'] === true,
@@ -96,7 +96,7 @@ export class DeliveryLimitTable {
     for (const lane of lanes) {
       let flagged: readonly Row[];
       do {
-        flagged = await this.database.queryInIndexOrder(statement, [this.options.name, lane]);
+        flagged = await this.connection.queryInIndexOrder(statement, [this.options.name, lane]);
       } while (flagged.length === FLAGGED_AT_ONCE);
     }
   }
@@ -104,9 +104,9 @@ export class DeliveryLimitTable {
   /** Frees the slots of ended runs. If it fails, they are free once the leases would have expired. */
   async end(rows: readonly OutcomeRow[]): Promise<void> {
     const ended = rows.map(({ lane, slot, overloaded }) => ({ lane, slot, overloaded }));
-    const { now } = this.database;
+    const { now } = this.connection;
     const values = [this.options.name, JSON.stringify(ended), now, this.options.clock.now()];
-    await this.database.query(this.statements.end, values);
+    await this.connection.query(this.statements.end, values);
   }
 
   /**
@@ -117,7 +117,11 @@ export class DeliveryLimitTable {
   async update({ lane, limits }: ClaimedDelivery, now: DeliveryLimits): Promise<boolean> {
     if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return false;
     const rows = JSON.stringify([limitRow(lane, now)]);
-    await this.database.query(this.statements.set, [this.options.name, rows, this.database.now]);
+    await this.connection.query(this.statements.set, [
+      this.options.name,
+      rows,
+      this.connection.now,
+    ]);
     return true;
   }
 }

@@ -1,6 +1,6 @@
 import { type CancelWake, repeat, restAfter } from '../clock/webhook-clock.js';
 import type { DeliveryStatements } from './delivery-statements.js';
-import type { QueueDatabase } from './queue-database.js';
+import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds between two searches for deliveries that wait for their ordering key although no other one holds it. */
@@ -14,7 +14,7 @@ export class KeyTurns {
 
   /** @param onReleased - called when deliveries can start, with those of `limitedLanes` among their lanes */
   constructor(
-    private readonly database: QueueDatabase,
+    private readonly connection: QueueConnection,
     private readonly statements: DeliveryStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
     private readonly onReleased: (limitedLanes?: readonly string[]) => void,
@@ -28,8 +28,8 @@ export class KeyTurns {
    * @param limitedLanes - those among their lanes
    */
   async releaseNext(seqs: readonly string[], limitedLanes: readonly string[]): Promise<void> {
-    const values = [this.options.name, JSON.stringify(seqs), this.database.now];
-    const released = await this.database.query(this.statements.releaseNext, values);
+    const values = [this.options.name, JSON.stringify(seqs), this.connection.now];
+    const released = await this.connection.query(this.statements.releaseNext, values);
     if (released.length > 0) this.onReleased(limitedLanes);
   }
 
@@ -41,9 +41,9 @@ export class KeyTurns {
   async releaseAll(): Promise<number> {
     const { clock, name } = this.options;
     const start = clock.now();
-    const released = await this.database.query(this.statements.releaseAll, [
+    const released = await this.connection.query(this.statements.releaseAll, [
       name,
-      this.database.now,
+      this.connection.now,
     ]);
     if (released.length > 0) this.onReleased();
     return Math.max(RELEASE_INTERVAL, restAfter(clock.now() - start, RELEASE_SHARE));

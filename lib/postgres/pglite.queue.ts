@@ -6,7 +6,7 @@ import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import { Database, type RunStatement } from './database.js';
 import { DatabaseQueue } from './database.queue.js';
-import type { QueueHost } from './queue-database.js';
+import type { QueueHost } from './queue-connection.js';
 import { EmbeddedDatabase } from './embedded-database.js';
 import {
   DATABASE_QUEUE,

@@ -11,7 +11,7 @@ import {
 } from './database.js';
 import { describeServer } from './database-failure.js';
 import { DatabaseQueue } from './database.queue.js';
-import type { QueueHost } from './queue-database.js';
+import type { QueueHost } from './queue-connection.js';
 import {
   DATABASE_QUEUE,
   type DatabaseQueueOptions,

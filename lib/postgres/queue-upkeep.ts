@@ -1,6 +1,6 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
-import type { QueueDatabase } from './queue-database.js';
+import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { DELETED_AT_ONCE, MERGED_AT_ONCE, type UpkeepStatements } from './upkeep-statements.js';
 
@@ -25,7 +25,7 @@ export class QueueUpkeep {
   private limitsUntil = FIRST_LIMIT;
 
   constructor(
-    private readonly database: QueueDatabase,
+    private readonly connection: QueueConnection,
     private readonly statements: UpkeepStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
   ) {
@@ -51,26 +51,26 @@ export class QueueUpkeep {
 
   /** @returns milliseconds until the next batch */
   private async mergeCounts(): Promise<number> {
-    const [row] = await this.database.query(this.statements.merge, [this.options.name]);
+    const [row] = await this.connection.query(this.statements.merge, [this.options.name]);
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
   /** Deletes a batch. @returns whether there is more */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<boolean> {
-    const query = this.statements[which](this.options.name, keep, this.database.now);
-    const [row] = await this.database.queryInIndexOrder(...query);
+    const query = this.statements[which](this.options.name, keep, this.connection.now);
+    const [row] = await this.connection.queryInIndexOrder(...query);
     const gone = Number(row!['gone']);
     const hasMore = gone >= DELETED_AT_ONCE;
     if (gone > 0 && !hasMore) {
-      await this.database.query(this.statements.deleteEmptyCounts, [this.options.name]);
+      await this.connection.query(this.statements.deleteEmptyCounts, [this.options.name]);
     }
     return hasMore;
   }
 
   /** Drops a batch of payloads. @returns whether there is more */
   private async dropPayloads(keep: number): Promise<boolean> {
-    const values = [this.options.name, this.database.now, keep];
-    const [row] = await this.database.queryInIndexOrder(this.statements.dropPayloads, values);
+    const values = [this.options.name, this.connection.now, keep];
+    const [row] = await this.connection.queryInIndexOrder(this.statements.dropPayloads, values);
     return Number(row!['seen']) >= DELETED_AT_ONCE;
   }
 
@@ -94,8 +94,8 @@ export class QueueUpkeep {
     after: readonly string[],
     first: readonly string[],
   ): Promise<readonly string[]> {
-    const values = [this.options.name, this.database.now, ...after];
-    const [row] = await this.database.queryInIndexOrder(statement, values);
+    const values = [this.options.name, this.connection.now, ...after];
+    const [row] = await this.connection.queryInIndexOrder(statement, values);
     const { seen, lane, ordering_key: key } = row!;
     if (Number(seen) < DELETED_AT_ONCE) return first;
     return (key === undefined ? [lane] : [lane, key]) as string[];

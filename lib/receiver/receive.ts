@@ -38,7 +38,7 @@ interface Arrival {
  * The path of a received event: verify → reserve → handle → settle → answer.
  *
  * A mounted path takes all of it, by {@link answer}. `@WebhookRoute()` and `WebhookVerifier.verify()` take {@link admit}, and pass
- * their own handler to the reception; events that are polled take {@link take}; the worker of a queue continues with a reception that
+ * their own handler to the reception; events that are polled take {@link answerOf}; the worker of a queue continues with a reception that
  * it has restored.
  */
 @Injectable()
@@ -114,7 +114,7 @@ export class ReceivePipeline {
       const handlers = this.dispatcher.handlersOf(event);
       unhandled = handlers.length === 0;
       const answer = await reception.handle(async () =>
-        this.dispatch(reception, handlers, receiver),
+        this.callOrEnqueue(reception, handlers, receiver),
       );
       return { answer, event, unhandled };
     } catch (error) {
@@ -180,7 +180,7 @@ export class ReceivePipeline {
   }
 
   /** Calls the handlers of a mounted path, or enqueues the event for them. */
-  private async dispatch(
+  private async callOrEnqueue(
     reception: WebhookReception,
     handlers: readonly WebhookHandler[],
     { events, queued, unhandledEvent, clock }: ResolvedReceiver,

@@ -115,11 +115,11 @@ export class WebhookReception {
   async complete(): Promise<void> {
     this.body.remove();
     if (!this.isUnrecorded) return;
-    if (this.committed) return this.settle();
+    if (this.committed) return this.end();
     this.state = 'recording';
     try {
       if (!(await this.record())) this.reporter.takenOver(this.event);
-      this.settle();
+      this.end();
     } catch (error) {
       this.reporter.unrecorded(this.event, this.stage);
       await this.release();
@@ -139,7 +139,7 @@ export class WebhookReception {
 
   /** Leaves the event to its lease, when it is unknown whether its handler is still running. */
   abandon(): void {
-    this.settle();
+    this.end();
   }
 
   /**
@@ -218,7 +218,7 @@ export class WebhookReception {
   /** Frees the event. If the store fails or does not answer, the end of the lease does. */
   private async release(): Promise<void> {
     const { clock, replayStore } = this.receiver;
-    this.settle();
+    this.end();
     try {
       const release = async (): Promise<boolean> => replayStore.release(this.reservation!);
       // What was committed stays recorded; what was rolled back is free now.
@@ -236,7 +236,7 @@ export class WebhookReception {
     leases.hold(reservation);
   }
 
-  private settle(): void {
+  private end(): void {
     this.body.remove();
     this.state = 'settled';
     if (this.reservation !== undefined) this.receiver.leases.drop(this.reservation);

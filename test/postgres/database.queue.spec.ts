@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
 import { Database, type RunStatement } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
-import type { QueueHost } from '../../lib/postgres/queue-database.js';
+import type { QueueHost } from '../../lib/postgres/queue-connection.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { resolveDatabaseQueueOptions } from '../../lib/postgres/queue-options.js';
 import { describeWith } from '../fixtures/services.js';

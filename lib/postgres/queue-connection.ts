@@ -45,7 +45,7 @@ interface OpenDatabase {
 }
 
 /** The database of a queue: opened once, by its first use, and used within a time limit. */
-export class QueueDatabase {
+export class QueueConnection {
   /** Milliseconds; `undefined` for an embedded database, whose statements wait for transactions of the application. */
   readonly timeout: number | undefined;
   private opening: Promise<OpenDatabase> | undefined;
