@@ -168,7 +168,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   override async skip(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
     const rows = await this.connection.reporting(async () => {
-      const skipped = await this.connection.query(this.statements.skip, [
+      const skipped = await this.connection.query(this.statements.keys.skip, [
         this.options.name,
         idList(ids),
       ]);
@@ -301,7 +301,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private async releaseNext(seqs: readonly string[]): Promise<void> {
     if (seqs.length === 0) return;
     const values = [this.options.name, JSON.stringify(seqs), this.connection.now];
-    await this.connection.query(this.statements.releaseNext, values);
+    await this.connection.query(this.statements.keys.releaseNext, values);
     this.consumer?.wake();
   }
 
@@ -332,11 +332,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     const isKeyed = haveTurns(deliveries);
     const given = JSON.stringify([...first.values()].map(deliveryRow));
-    const { lockKeys, record, recordKeyed, recordLocked } = this.statements;
+    const { keys, record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
     const lockTimeout = isJoined ? this.connection.lockTimeout : null;
-    const locked = isLocked ? await run(lockKeys, [name, given, lockTimeout]) : [];
+    const locked = isLocked ? await run(keys.lock, [name, given, lockTimeout]) : [];
     const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
     const values = [
       name,

@@ -47,7 +47,9 @@ export class DeliveryConsumer {
     const { connection, statements, options } = parts;
     const { clock, lease, notify } = options;
     this.limits = new DeliveryLimitTable(connection, statements.limits, options);
-    this.keys = new KeyTurns(connection, statements, options, (lanes) => this.loop.wake(lanes));
+    this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
+      this.loop.wake(lanes),
+    );
     this.outcomes = new OutcomeWriter(async (rows) => this.settle(rows), clock, lease);
     this.loop = new ClaimLoop({
       ...options,

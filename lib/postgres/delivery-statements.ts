@@ -1,3 +1,4 @@
+import { type KeyedParts, KeyStatements } from './key-statements.js';
 import { LimitStatements } from './limit-statements.js';
 import { HAS_WRITTEN, later, millisecondsOf, now, timeOf } from './sql-text.js';
 
@@ -26,28 +27,11 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
  */
 export class DeliveryStatements {
   readonly limits: LimitStatements;
+  readonly keys: KeyStatements;
 
   constructor(private readonly schema: string) {
+    this.keys = new KeyStatements(schema);
     this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
-  }
-
-  /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`. Locks the keys of the rows until the commit, and
-   * returns the `lock_timeout` from before. {@link recordLocked} follows in the same transaction: a statement of its own sees
-   * everything that was recorded while this one waited.
-   */
-  get lockKeys(): string {
-    return `WITH given AS MATERIALIZED (
-  SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
-    AS given(lane text, ordering_key text, sequence bigint)
-  WHERE ordering_key IS NOT NULL AND sequence IS NULL
-), setting AS MATERIALIZED (
-  SELECT current_setting('lock_timeout') AS before, CASE WHEN $3::text IS NOT NULL THEN set_config('lock_timeout', $3::text, true) END AS now
-)
-INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
-SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key
-ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence
-RETURNING (SELECT before FROM setting) AS lock_timeout`;
   }
 
   /**
@@ -60,58 +44,17 @@ RETURNING (SELECT before FROM setting) AS lock_timeout`;
     return this.recording(PLAIN);
   }
 
-  /** As {@link record}, for rows of which some have an ordering key, after {@link lockKeys}. */
+  /** As {@link record}, for rows of which some have an ordering key, after {@link KeyStatements.lock}. */
   get recordLocked(): string {
-    return this.recording({ ...this.keyed(), onConflict: SKIP_KNOWN });
+    return this.recording({ ...this.keys.numbering(), onConflict: SKIP_KNOWN });
   }
 
   /**
-   * As {@link recordLocked}, in a transaction of its own without {@link lockKeys}. Fails with SQLSTATE 23505 if another transaction
+   * As {@link recordLocked}, in a transaction of its own without {@link KeyStatements.lock}. Fails with SQLSTATE 23505 if another transaction
    * records one of the ids at the same time: the number of that delivery would be missing.
    */
   get recordKeyed(): string {
-    return this.recording({ ...this.keyed(), onConflict: '' });
-  }
-
-  /**
-   * Numbers the deliveries of each key, and writes the last number. The rows of keys are locked in their order until the commit.
-   *
-   * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
-   * saw: such deliveries are `held`, since one that it does not see may hold their key.
-   */
-  private keyed(): Omit<KeyedParts, 'onConflict'> {
-    return {
-      numbered: `, fresh AS MATERIALIZED (
-  SELECT * FROM given WHERE NOT EXISTS (
-    SELECT FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
-), ranked AS MATERIALIZED (
-  SELECT place, lane, ordering_key, row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS rank
-  FROM fresh WHERE ordering_key IS NOT NULL AND sequence IS NULL
-), keys AS MATERIALIZED (
-  SELECT lane, ordering_key, ${FIRST_NUMBER} AS start, max(rank) AS count, (
-    SELECT sequence FROM ${this.schema}.delivery_key AS key
-    WHERE queue = $1::text AND key.lane = ranked.lane AND key.ordering_key = ranked.ordering_key
-  ) AS seen, EXISTS (
-    SELECT FROM ${this.schema}.delivery AS earlier WHERE queue = $1::text AND earlier.lane = ranked.lane
-      AND earlier.ordering_key = ranked.ordering_key AND holds_key OFFSET 0
-  ) AS is_held
-  FROM ranked GROUP BY lane, ordering_key
-), counted AS (
-  INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence, used_at)
-  SELECT $1::text, lane, ordering_key, start + count, ${now('$3')} FROM keys, moment ORDER BY lane, ordering_key
-  ON CONFLICT (queue, lane, ordering_key)
-    DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}, used_at = excluded.used_at
-  RETURNING lane, ordering_key, sequence
-), numbered AS MATERIALIZED (
-  SELECT place, counted.sequence - count + rank AS number,
-    is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
-  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
-)`,
-      source: 'fresh AS given LEFT JOIN numbered USING (place)',
-      number: 'coalesce(number, sequence)',
-      holdsKey: 'number IS NOT NULL',
-      held: 'coalesce(held, false)',
-    };
+    return this.recording({ ...this.keys.numbering(), onConflict: '' });
   }
 
   /** @param keyed - the parts of the statement that depend on ordering keys */
@@ -251,7 +194,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
   /**
    * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
    * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
-   * their keys, for {@link releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
+   * their keys, for {@link KeyStatements.releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
    * record another one.
    */
   get settle(): string {
@@ -293,53 +236,6 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
     WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
   }
 
-  /**
-   * `$1` queue, `$2` JSON list of `seq` that have given up their keys, `$3` now. Releases the next one of each key, and returns a row for
-   * each released one. It runs after the commit of its cause, so that it sees what was recorded until then.
-   */
-  get releaseNext(): string {
-    return this.releasing(
-      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
-    WHERE queue = $1::text AND ordering_key IS NOT NULL
-      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`,
-      '$3',
-    );
-  }
-
-  /**
-   * `$1` queue, `$2` now. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
-   * died, or while the transaction that recorded them was open.
-   */
-  get releaseAll(): string {
-    return this.releasing(
-      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
-    WHERE queue = $1::text AND holds_key`,
-      '$2',
-    );
-  }
-
-  /**
-   * Releases the first delivery of each key, if it is held. It becomes due now, unless it is due later: a claim may look only at
-   * deliveries that became due after the last one.
-   *
-   * @param keys - selects lanes and keys; `$1` is the queue
-   */
-  private releasing(keys: string, time: string): string {
-    return `UPDATE ${this.schema}.delivery SET held = false, due_at = greatest(due_at, ${now(time)}) WHERE held AND seq = ANY (ARRAY(
-  SELECT first.seq FROM (${keys}) AS key, LATERAL (
-    SELECT seq, held FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
-      AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1
-  ) AS first WHERE first.held
-)) RETURNING seq`;
-  }
-
-  /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
-  get skip(): string {
-    return `UPDATE ${this.schema}.delivery SET holds_key = false
-WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
-RETURNING id, seq::text AS seq`;
-  }
-
   /** `$1` queue, `$2` JSON list of ids. */
   get find(): string {
     return `SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery
@@ -368,23 +264,8 @@ SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
   }
 }
 
-/** The parts of {@link DeliveryStatements.record} that depend on ordering keys. */
-interface KeyedParts {
-  /** Common table expressions that number the rows of `given`. */
-  readonly numbered: string;
-  /** The rows to insert. */
-  readonly source: string;
-  readonly number: string;
-  readonly holdsKey: string;
-  readonly held: string;
-  readonly onConflict: string;
-}
-
 /** Leaves a delivery as it is that another transaction has recorded. */
 const SKIP_KNOWN = 'ON CONFLICT (queue, id) DO NOTHING';
-
-/** The number before the first one of a key: the time, so that numbers never fall, even if the last one was deleted. */
-const FIRST_NUMBER = `(${millisecondsOf('now()')})::bigint`;
 
 /** For rows without an ordering key, or that had their turn before. */
 const PLAIN: KeyedParts = {

@@ -1,5 +1,5 @@
 import { type CancelWake, repeat, restAfter } from '../clock/webhook-clock.js';
-import type { DeliveryStatements } from './delivery-statements.js';
+import type { KeyStatements } from './key-statements.js';
 import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
@@ -15,7 +15,7 @@ export class KeyTurns {
   /** @param onReleased - called when deliveries can start, with those of `limitedLanes` among their lanes */
   constructor(
     private readonly connection: QueueConnection,
-    private readonly statements: DeliveryStatements,
+    private readonly statements: KeyStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
     private readonly onReleased: (limitedLanes?: readonly string[]) => void,
   ) {

@@ -1,0 +1,128 @@
+import { millisecondsOf, now } from './sql-text.js';
+
+/** What depends on ordering keys in the statement that records deliveries. */
+export interface KeyedParts {
+  /** Common table expressions that number the rows of `given`. */
+  readonly numbered: string;
+  /** The rows to insert. */
+  readonly source: string;
+  readonly number: string;
+  readonly holdsKey: string;
+  readonly held: string;
+  readonly onConflict: string;
+}
+
+/** The number before the first one of a key: the time, so that numbers never fall, even if the last one was deleted. */
+const FIRST_NUMBER = `(${millisecondsOf('now()')})::bigint`;
+
+/** The statements on ordering keys: `delivery_key` has the last number of each, and `holds_key` marks the deliveries that others wait for. */
+export class KeyStatements {
+  constructor(private readonly schema: string) {}
+
+  /**
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`. Locks the keys of the rows until the commit, and
+   * returns the `lock_timeout` from before. `recordLocked` follows in the same transaction: a statement of its own sees
+   * everything that was recorded while this one waited.
+   */
+  get lock(): string {
+    return `WITH given AS MATERIALIZED (
+  SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
+    AS given(lane text, ordering_key text, sequence bigint)
+  WHERE ordering_key IS NOT NULL AND sequence IS NULL
+), setting AS MATERIALIZED (
+  SELECT current_setting('lock_timeout') AS before, CASE WHEN $3::text IS NOT NULL THEN set_config('lock_timeout', $3::text, true) END AS now
+)
+INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
+SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key
+ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence
+RETURNING (SELECT before FROM setting) AS lock_timeout`;
+  }
+
+  /**
+   * Numbers the deliveries of each key, and writes the last number. The rows of keys are locked in their order until the commit.
+   *
+   * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
+   * saw: such deliveries are `held`, since one that it does not see may hold their key.
+   */
+  numbering(): Omit<KeyedParts, 'onConflict'> {
+    return {
+      numbered: `, fresh AS MATERIALIZED (
+  SELECT * FROM given WHERE NOT EXISTS (
+    SELECT FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id OFFSET 0)
+), ranked AS MATERIALIZED (
+  SELECT place, lane, ordering_key, row_number() OVER (PARTITION BY lane, ordering_key ORDER BY place) AS rank
+  FROM fresh WHERE ordering_key IS NOT NULL AND sequence IS NULL
+), keys AS MATERIALIZED (
+  SELECT lane, ordering_key, ${FIRST_NUMBER} AS start, max(rank) AS count, (
+    SELECT sequence FROM ${this.schema}.delivery_key AS key
+    WHERE queue = $1::text AND key.lane = ranked.lane AND key.ordering_key = ranked.ordering_key
+  ) AS seen, EXISTS (
+    SELECT FROM ${this.schema}.delivery AS earlier WHERE queue = $1::text AND earlier.lane = ranked.lane
+      AND earlier.ordering_key = ranked.ordering_key AND holds_key OFFSET 0
+  ) AS is_held
+  FROM ranked GROUP BY lane, ordering_key
+), counted AS (
+  INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence, used_at)
+  SELECT $1::text, lane, ordering_key, start + count, ${now('$3')} FROM keys, moment ORDER BY lane, ordering_key
+  ON CONFLICT (queue, lane, ordering_key)
+    DO UPDATE SET sequence = key.sequence + excluded.sequence - ${FIRST_NUMBER}, used_at = excluded.used_at
+  RETURNING lane, ordering_key, sequence
+), numbered AS MATERIALIZED (
+  SELECT place, counted.sequence - count + rank AS number,
+    is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
+  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
+)`,
+      source: 'fresh AS given LEFT JOIN numbered USING (place)',
+      number: 'coalesce(number, sequence)',
+      holdsKey: 'number IS NOT NULL',
+      held: 'coalesce(held, false)',
+    };
+  }
+
+  /**
+   * `$1` queue, `$2` JSON list of `seq` that have given up their keys, `$3` now. Releases the next one of each key, and returns a row for
+   * each released one. It runs after the commit of its cause, so that it sees what was recorded until then.
+   */
+  get releaseNext(): string {
+    return this.releasing(
+      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    WHERE queue = $1::text AND ordering_key IS NOT NULL
+      AND seq = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)::bigint))`,
+      '$3',
+    );
+  }
+
+  /**
+   * `$1` queue, `$2` now. Releases the next one of every key, and returns a row for each: for those whose key was given up by a process that
+   * died, or while the transaction that recorded them was open.
+   */
+  get releaseAll(): string {
+    return this.releasing(
+      `SELECT DISTINCT lane, ordering_key FROM ${this.schema}.delivery
+    WHERE queue = $1::text AND holds_key`,
+      '$2',
+    );
+  }
+
+  /**
+   * Releases the first delivery of each key, if it is held. It becomes due now, unless it is due later: a claim may look only at
+   * deliveries that became due after the last one.
+   *
+   * @param keys - selects lanes and keys; `$1` is the queue
+   */
+  private releasing(keys: string, time: string): string {
+    return `UPDATE ${this.schema}.delivery SET held = false, due_at = greatest(due_at, ${now(time)}) WHERE held AND seq = ANY (ARRAY(
+  SELECT first.seq FROM (${keys}) AS key, LATERAL (
+    SELECT seq, held FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.lane = key.lane
+      AND delivery.ordering_key = key.ordering_key AND holds_key ORDER BY sequence LIMIT 1
+  ) AS first WHERE first.held
+)) RETURNING seq`;
+  }
+
+  /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
+  get skip(): string {
+    return `UPDATE ${this.schema}.delivery SET holds_key = false
+WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
+RETURNING id, seq::text AS seq`;
+  }
+}
