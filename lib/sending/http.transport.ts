@@ -317,7 +317,7 @@ async function sendByNode(
   config: InternalAxiosRequestConfig,
   agents: GuardedAgents,
 ): Promise<AxiosResponse> {
-  const { AxiosError, AxiosHeaders, CanceledError } = axios;
+  const { AxiosError, CanceledError } = axios;
   const { url, headers, maxContentLength = -1 } = config;
   const method = config.method!.toUpperCase();
   const isSecure = url!.startsWith('https:');
@@ -325,7 +325,7 @@ async function sendByNode(
   return new Promise((resolve, reject) => {
     const request = (isSecure ? https : http).request(url!, {
       method,
-      headers: headers instanceof AxiosHeaders ? headers.toJSON() : headers,
+      headers: plainHeaders(headers),
       agent: isSecure ? agents.httpsAgent : agents.httpAgent,
     });
     // Not the option `signal` of node:http, which takes twice as long as this.
@@ -377,6 +377,13 @@ async function sendByNode(
     });
     request.end(config.data as Buffer | undefined);
   });
+}
+
+/** Without those that are `null`. The `AxiosHeaders` may be of another copy of axios: that for CommonJS. */
+function plainHeaders(headers: InternalAxiosRequestConfig['headers']): http.OutgoingHttpHeaders {
+  return typeof headers.toJSON === 'function'
+    ? headers.toJSON()
+    : (headers as http.OutgoingHttpHeaders);
 }
 
 /** Whether the server itself says that nothing follows the head of its answer. */
