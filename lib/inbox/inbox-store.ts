@@ -106,7 +106,8 @@ export interface InboxBounds {
  * - **An entry is stored once.** `record` does not affect an id that is known.
  * - **Settlements follow.** `settle` changes the newest entry with a `deliveryId`, recorded by any process, and has no effect on
  *   an unknown one. Another process may not have written that entry yet, so a store that returns unknown ids gets their settlements
- *   again, within two minutes. A repeated one applies only if the entry has no runs, or fewer.
+ *   again, within two minutes. A repeated one applies only if the entry has no runs, or fewer. `queued` with 0 runs, of a retried dead
+ *   letter, applies only to an entry that is `dead` or `queued`: another process may have handled the event meanwhile.
  * - **Lists are ordered**: by id, newest first.
  *
  * A store that cannot be reached throws {@link WebhookStoreError} `store_unavailable`. Every implementation must pass the contract

@@ -138,8 +138,10 @@ class EntryRing {
     const id = this.byDelivery.get(deliveryId);
     if (id === undefined) return false;
     const entry = this.byId.get(id)!;
-    const isOutdated = isRepeated === true && entry.runs !== undefined && entry.runs >= runs;
-    if (!isOutdated) this.byId.set(id, { ...entry, outcome, runs });
+    const isOlder = isRepeated === true && entry.runs !== undefined && entry.runs >= runs;
+    const hasRun =
+      outcome === 'queued' && runs === 0 && !['dead', 'queued'].includes(entry.outcome);
+    if (!isOlder && !hasRun) this.byId.set(id, { ...entry, outcome, runs });
     return true;
   }
 

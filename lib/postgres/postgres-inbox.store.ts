@@ -110,6 +110,7 @@ ON CONFLICT (id) DO NOTHING`,
 ), changed AS (
   UPDATE ${this.table} AS entry SET outcome = settled.outcome, runs = settled.runs
   FROM settled WHERE entry.id = settled.id AND ("isRepeated" IS NULL OR entry.runs IS NULL OR entry.runs < settled.runs)
+    AND (settled.outcome <> 'queued' OR settled.runs > 0 OR entry.outcome IN ('dead', 'queued'))
 ) SELECT "deliveryId" FROM settled WHERE id IS NULL`,
       [JSON.stringify([...last.values()])],
     );

@@ -251,6 +251,27 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     assert.equal((await store.find('b'))?.outcome, 'queued', 'a retried dead letter starts again');
   },
 
+  'does not undo the outcome of a retried event': async (create) => {
+    const store = await create({});
+    await store.record([
+      entry('a', { outcome: 'queued', deliveryId: 'd1' }),
+      entry('b', { outcome: 'queued', deliveryId: 'd2' }),
+    ]);
+    await store.settle([
+      { deliveryId: 'd1', outcome: 'dead', runs: 3 },
+      { deliveryId: 'd2', outcome: 'dead', runs: 3 },
+    ]);
+    await store.settle([{ deliveryId: 'd1', outcome: 'handled', runs: 1 }]);
+    await store.settle([
+      { deliveryId: 'd1', outcome: 'queued', runs: 0 },
+      { deliveryId: 'd2', outcome: 'queued', runs: 0 },
+    ]);
+
+    const entries = await store.list({}, ALL);
+    const states = entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
+    assert.deepEqual(states, ['b queued 0', 'a handled 1']);
+  },
+
   'keeps the newest entries up to its bounds': async (create) => {
     const store = await create({ maxAccepted: 5, maxRefused: 2 });
     for (let i = 10; i < 30; i++) await store.record([entry(`a${i}`)]);
