@@ -8,6 +8,11 @@ const LOCKED = 'another transaction has held an ordering key or a table for too 
 const UNTRUSTED = 'its certificate is not trusted; name the authority with sslrootcert';
 const NO_ANSWER =
   'it did not answer in time; check the address, the firewall and its load, and that the pool has a free connection';
+/** The server of a PGlite, for messages. */
+export const EMBEDDED = 'the embedded database';
+
+const BUSY =
+  'it did not answer in time; await the end of a transaction that is open on it, or pass it as tx';
 const UNREFERENCED =
   'a foreign key refers to a row that is not in this database; insert that row first, with a tx of the same database';
 
@@ -79,7 +84,8 @@ export function databaseFailure(
     );
   }
   // node-postgres reports a timeout in the error, and in its cause only that the connection is gone.
-  const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error) ?? unknownReason(code);
+  const found = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error) ?? unknownReason(code);
+  const reason = found === NO_ANSWER && server === EMBEDDED ? BUSY : found;
   return new WebhookStoreError(
     'store_unavailable',
     `${subject} cannot use ${withAddress(server, error)}: ${reason}.`,
@@ -109,7 +115,7 @@ export function isConflict(cause: unknown): boolean {
 export function describeServer(source: unknown): string {
   if (typeof source === 'string') return serverOfUrl(source);
   if (typeof source !== 'object' || source === null) return 'PostgreSQL';
-  if (hasMethods(source, 'exec', 'transaction')) return 'the embedded database';
+  if (hasMethods(source, 'exec', 'transaction')) return EMBEDDED;
   const { options } = source as {
     options?: { connectionString?: unknown; host?: unknown; port?: unknown };
   };

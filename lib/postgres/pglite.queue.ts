@@ -6,6 +6,7 @@ import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import { Database, type RunStatement } from './database.js';
 import { DatabaseQueue } from './database.queue.js';
+import { EMBEDDED } from './database-failure.js';
 import type { QueueHost } from './queue-connection.js';
 import { EmbeddedDatabase } from './embedded-database.js';
 import {
@@ -20,7 +21,7 @@ class EmbeddedHost implements QueueHost {
   readonly shared = false;
   readonly schema = 'webhooks';
   readonly migrates = true;
-  readonly server = 'the embedded database';
+  readonly server = EMBEDDED;
   readonly join: (tx: unknown) => RunStatement = joinEmbeddedTransaction;
   private opened: EmbeddedDatabase | undefined;
 

@@ -211,6 +211,19 @@ describe('PostgresReplayStore on PGlite', () => {
     begin: async () => beginOn(database),
   });
   for (const { name, run } of contract) it(name, run);
+
+  it('names an open transaction as the reason if it gets no answer', async () => {
+    const clock = new TestClock();
+    const waiting = new PostgresReplayStore(database, { timeout: '1s', clock });
+    const { rollback } = await beginOn(database);
+    const verdict = waiting.reserve(newClaim());
+    const rejects = expect(verdict).rejects.toThrow(
+      'cannot use the embedded database: it did not answer in time; await the end of a transaction',
+    );
+    await clock.advance(1_000);
+    await rejects;
+    await rollback();
+  });
 });
 
 /** A transaction of PGlite is a callback: this one ends when the test decides. */
