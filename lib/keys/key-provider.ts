@@ -30,7 +30,8 @@ export abstract class KeyProvider<Keys> {
   readonly #reloads = new Set<() => Promise<void>>();
 
   /**
-   * Loads all keys. Keys that are missing from the result are no longer trusted.
+   * Loads all keys. Keys that are missing from the result are no longer trusted. An empty list revokes every key; a
+   * receiver may also start with one, a publisher may not.
    *
    * If it rejects or returns invalid keys, the last ones stay in use; at start-up, the application fails to start.
    */
