@@ -333,6 +333,35 @@ describe('a provider of issuers', () => {
     expect(issuers.loads).toBe(3);
   });
 
+  it('delays no request while it hangs, once a load has timed out', async () => {
+    await start();
+    const hangs = (): Gate => {
+      const gate = new Gate();
+      issuers.rows = async () => {
+        await gate.pass();
+        return [{ issuer: ISSUER, secret: NEXT }];
+      };
+      return gate;
+    };
+    const first = hangs();
+    await clock.advance(10 * MINUTE);
+    const waiting = outcome();
+    await first.reached;
+    await clock.advance(10_000);
+    expect(await waiting).toBe('204');
+
+    const second = hangs();
+    await clock.advance(5_000);
+    expect(await outcome()).toBe('204');
+    await second.reached;
+    expect(await outcome()).toBe('204');
+    second.open();
+    await setImmediate();
+    expect(await outcome(SECRET)).toBe('401 bad_signature');
+    expect(await outcome(NEXT)).toBe('204');
+    expect(issuers.loads).toBe(3);
+  });
+
   it('keeps the last list if the new one is invalid, and logs that once', async () => {
     await start();
     issuers.holds({ issuer: ISSUER, secret: 'too-short' });
