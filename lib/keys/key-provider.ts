@@ -20,7 +20,7 @@ import type { OutageLog } from './key-log.js';
 export abstract class KeyProvider<Keys> {
   /**
    * How long loaded keys are used, as milliseconds or a string such as `'5m'`. For the same time again, they are used while
-   * new ones are loaded in the background; after that, requests wait for the new ones.
+   * new ones are loaded in the background; after that, requests wait for the new ones, unless the last load failed.
    */
   readonly ttl: Duration = '5m';
 
@@ -30,7 +30,8 @@ export abstract class KeyProvider<Keys> {
   readonly #reloads = new Set<() => Promise<void>>();
 
   /**
-   * Loads all keys. Keys that are missing from the result are no longer trusted.
+   * Loads all keys. Keys that are missing from the result are no longer trusted. An empty list revokes every key; a
+   * receiver may also start with one, a publisher may not.
    *
    * If it rejects or returns invalid keys, the last ones stay in use; at start-up, the application fails to start.
    */
@@ -109,20 +110,23 @@ export class ProvidedKeys<Keys, Value> {
   /**
    * The keys to use now.
    *
-   * Waits only if the last keys are older than twice the ttl.
+   * Waits only if the last keys are older than twice the ttl; if the last load failed, only if they are older than
+   * `maxStale`.
    *
    * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
    */
   async current(): Promise<Value> {
     const { held } = this;
-    const { ttl } = this.options;
+    const { ttl, maxStale } = this.options;
     const age = this.age();
     // A negative age means that the clock was set back, so the real age is unknown.
     if (held !== undefined && age >= 0 && age <= ttl) return held.value;
     if (this.pausing()) return this.lastKeys();
     // If this load fails, a refresh may have succeeded in the meantime.
     const loading = this.loadOnce().catch(() => this.lastKeys());
-    if (held === undefined || age > Math.min(2 * ttl, this.options.maxStale)) return loading;
+    // During an outage, requests do not wait for each load, which may hang until its timeout.
+    const limit = this.failedAt > -Infinity ? maxStale : Math.min(2 * ttl, maxStale);
+    if (held === undefined || age > limit) return loading;
     loading.catch(() => undefined);
     return held.value;
   }

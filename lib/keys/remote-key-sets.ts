@@ -160,7 +160,7 @@ class RemoteKeySet {
     const down = this.since(this.failedAt) <= this.options.maxAge;
     if (down || age <= 2 * this.options.maxAge) return known;
     await fetched;
-    return this.usable()?.candidates(kid) ?? [];
+    return this.lookUp(kid);
   }
 
   /** How old the set is, and whether the last attempt to fetch it failed. */

@@ -117,9 +117,13 @@ export function providedIssuers(
     ...durations,
     clock,
     outage: new OutageLog(`The issuers of ${name}`, log),
-    parse: (given: unknown) => {
-      const list = readIssuers(given, keyOptions, remote);
-      const notices = list.notices(clock.now() / 1_000);
+    parse: (given) => {
+      // Unlike a list in the options, it may be empty: the last issuer was revoked, or none has been added yet.
+      const list = readIssuers(given, { ...keyOptions, allowEmpty: true }, remote);
+      const notices =
+        given.length === 0
+          ? [`The KeyProvider of ${name} returned an empty list, so every token is refused`]
+          : list.notices(clock.now() / 1_000);
       for (const notice of notices) if (!logged.has(notice)) log('warn', notice);
       logged.clear();
       for (const notice of notices) logged.add(notice);

@@ -194,6 +194,20 @@ describe('an issuer with a jwksUri', () => {
     expect(await outcome('b', other)).toBe('503 keys_unavailable');
   });
 
+  it('is unavailable, not without the key, if its keys are dropped during a failing fetch', async () => {
+    await start();
+    await outcome('a');
+    const gate = new Gate();
+    server.respond = (response) => void gate.pass().then(() => response.destroy());
+    await clock.advance(24 * 3_600_000);
+    const waiting = outcome('a');
+    await gate.reached;
+    await clock.advance(1);
+    gate.open();
+
+    expect(await waiting).toBe('503 keys_unavailable');
+  });
+
   it('can add a key, which is fetched at its first use', async () => {
     await start();
     expect(await outcome('a')).toBe('204');

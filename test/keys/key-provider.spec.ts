@@ -143,7 +143,6 @@ describe('a provider of issuers', () => {
       undefined,
       /issuers: load\(\) of the KeyProvider must return a list/,
     ],
-    ['an empty list', [], /issuers: add at least one issuer/],
     ['a list of strings', [ISSUER], /issuers\[0\]: must be an object/],
     [
       'a misspelt member',
@@ -204,6 +203,30 @@ describe('a provider of issuers', () => {
     expect(await outcome(SECRET)).toMatch(/^401/);
     expect(await outcome(NEXT, OTHER)).toBe('204');
     expect(issuers.loads).toBe(2);
+  });
+
+  it('revokes its last issuer with an empty list, which is logged once', async () => {
+    await start();
+    issuers.holds();
+
+    await issuers.refresh();
+    await issuers.refresh();
+
+    expect(await outcome()).toBe('401 wrong_issuer');
+    expect(started!.logger.at('error')).toEqual([]);
+    expect(started!.logger.at('warn').filter((line) => line.includes('empty list'))).toEqual([
+      expect.stringContaining('The KeyProvider of receiver "default" returned an empty list'),
+    ]);
+  });
+
+  it('may start with an empty list, and add issuers later', async () => {
+    issuers.holds();
+    await start();
+
+    expect(await outcome()).toBe('401 wrong_issuer');
+    issuers.holds({ issuer: ISSUER, secret: SECRET });
+    await issuers.refresh();
+    expect(await outcome()).toBe('204');
   });
 
   it('revokes a key also for a request whose body is still arriving', async () => {
@@ -307,6 +330,35 @@ describe('a provider of issuers', () => {
     expect(issuers.loads).toBe(2);
     await clock.advance(5_000);
     await outcome();
+    expect(issuers.loads).toBe(3);
+  });
+
+  it('delays no request while it hangs, once a load has timed out', async () => {
+    await start();
+    const hangs = (): Gate => {
+      const gate = new Gate();
+      issuers.rows = async () => {
+        await gate.pass();
+        return [{ issuer: ISSUER, secret: NEXT }];
+      };
+      return gate;
+    };
+    const first = hangs();
+    await clock.advance(10 * MINUTE);
+    const waiting = outcome();
+    await first.reached;
+    await clock.advance(10_000);
+    expect(await waiting).toBe('204');
+
+    const second = hangs();
+    await clock.advance(5_000);
+    expect(await outcome()).toBe('204');
+    await second.reached;
+    expect(await outcome()).toBe('204');
+    second.open();
+    await setImmediate();
+    expect(await outcome(SECRET)).toBe('401 bad_signature');
+    expect(await outcome(NEXT)).toBe('204');
     expect(issuers.loads).toBe(3);
   });
 

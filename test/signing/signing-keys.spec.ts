@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { type SigningKeyInput, createTokenVerifier } from 'nestjs-webhook-token/token';
 import { KeyProvider } from 'nestjs-webhook-token';
+import { Gate } from '../fixtures/gate.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
@@ -239,6 +240,23 @@ describe('keys of a provider', () => {
     expect(await kidOfNext()).toBe('old');
     expect(bench.logs('error')).toEqual([expect.stringContaining('The keys of publisher.keys')]);
     expect(JSON.stringify(bench.logged)).not.toContain(MARKER);
+  });
+
+  it('delay no delivery while they cannot be loaded, once a load has timed out', async () => {
+    const provider = new ScriptedProvider(() => [key('old')]);
+    await start({ keys: provider });
+    await bench.clock.advance(3 * MINUTE);
+    let gate = new Gate();
+    provider.give = async () => gate.pass();
+    const waiting = kidOfNext();
+    await gate.reached;
+    await bench.clock.advance(10 * SECOND);
+    expect(await waiting).toBe('old');
+
+    gate = new Gate();
+    await bench.clock.advance(5 * SECOND);
+    expect(await kidOfNext()).toBe('old');
+    expect(provider.loads).toBe(3);
   });
 
   it('expire when they could not be loaded for a day', async () => {

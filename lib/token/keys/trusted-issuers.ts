@@ -30,6 +30,8 @@ export interface TrustedIssuer {
 export interface KeyRingOptions extends KeyPolicy {
   /** Seconds by which a key may be used before its `notBefore`; default 60. */
   readonly clockTolerance?: number | undefined;
+  /** Accepts an empty list, which trusts nobody; default false. */
+  readonly allowEmpty?: boolean | undefined;
 }
 
 /**
@@ -72,7 +74,7 @@ export function buildKeyRing(
     }
     issuers.set(entry.issuer, keys ?? new StaticIssuerKeys(entry.issuer, [], 0));
   });
-  if (trusted.length === 0) {
+  if (trusted.length === 0 && options.allowEmpty !== true) {
     problems.push({
       path: 'issuers',
       message:
