@@ -110,8 +110,7 @@ export class ProvidedKeys<Keys, Value> {
   /**
    * The keys to use now.
    *
-   * Waits only if the last keys are older than twice the ttl; if the last load failed, only if they are older than
-   * `maxStale`.
+   * Waits only if the last keys are older than twice the ttl; if a load has just failed, only if they are older than `maxStale`.
    *
    * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
    */
@@ -121,11 +120,14 @@ export class ProvidedKeys<Keys, Value> {
     const age = this.age();
     // A negative age means that the clock was set back, so the real age is unknown.
     if (held !== undefined && age >= 0 && age <= ttl) return held.value;
-    if (this.pausing()) return this.lastKeys();
+    if (this.failedWithin(PAUSE_AFTER_FAILURE)) return this.lastKeys();
     // If this load fails, a refresh may have succeeded in the meantime.
     const loading = this.loadOnce().catch(() => this.lastKeys());
-    // During an outage, requests do not wait for each load, which may hang until its timeout.
-    const limit = this.failedAt > -Infinity ? maxStale : Math.min(2 * ttl, maxStale);
+    // During an outage, requests do not wait for each load, which may hang until its timeout. After a quiet time they do: a key that was
+    // revoked meanwhile must not be used.
+    const limit = this.failedWithin(Math.max(ttl, 2 * LOAD_TIMEOUT))
+      ? maxStale
+      : Math.min(2 * ttl, maxStale);
     if (held === undefined || age > limit) return loading;
     loading.catch(() => undefined);
     return held.value;
@@ -142,9 +144,10 @@ export class ProvidedKeys<Keys, Value> {
     return this.held === undefined ? Infinity : this.options.clock.now() - this.held.since;
   }
 
-  private pausing(): boolean {
+  /** @param time - milliseconds */
+  private failedWithin(time: number): boolean {
     const since = this.options.clock.now() - this.failedAt;
-    return since >= 0 && since < PAUSE_AFTER_FAILURE;
+    return since >= 0 && since < time;
   }
 
   private loadOnce(): Promise<Value> {

@@ -381,9 +381,7 @@ async function sendByNode(
 
 /** Without those that are `null`. The `AxiosHeaders` may be of another copy of axios: that for CommonJS. */
 function plainHeaders(headers: InternalAxiosRequestConfig['headers']): http.OutgoingHttpHeaders {
-  return typeof headers.toJSON === 'function'
-    ? headers.toJSON()
-    : (headers as http.OutgoingHttpHeaders);
+  return typeof headers.toJSON === 'function' ? headers.toJSON() : headers;
 }
 
 /** Whether the server itself says that nothing follows the head of its answer. */
