@@ -333,6 +333,18 @@ describe('a provider of issuers', () => {
     expect(issuers.loads).toBe(3);
   });
 
+  it('is asked before the next request if its last load failed long ago', async () => {
+    await start();
+    issuers.fails();
+    await clock.advance(3 * MINUTE);
+    expect(await outcome()).toBe('204');
+    issuers.holds({ issuer: ISSUER, secret: NEXT });
+    await clock.advance(30 * MINUTE);
+
+    expect(await outcome()).toBe('401 bad_signature');
+    expect(await outcome(NEXT)).toBe('204');
+  });
+
   it('delays no request while it hangs, once a load has timed out', async () => {
     await start();
     const hangs = (): Gate => {
