@@ -20,7 +20,8 @@ import type { OutageLog } from './key-log.js';
 export abstract class KeyProvider<Keys> {
   /**
    * How long loaded keys are used, as milliseconds or a string such as `'5m'`. For the same time again, they are used while
-   * new ones are loaded in the background; after that, requests wait for the new ones, unless the last load failed.
+   * new ones are loaded in the background; after that, requests wait for the new ones, unless a load
+   * has failed within the last `ttl`, or 20 s if that is longer.
    */
   readonly ttl: Duration = '5m';
 
@@ -110,7 +111,8 @@ export class ProvidedKeys<Keys, Value> {
   /**
    * The keys to use now.
    *
-   * Waits only if the last keys are older than twice the ttl; if a load has just failed, only if they are older than `maxStale`.
+   * Waits only if the last keys are older than twice the ttl; if a load has failed within the ttl, or 20 s, only if they are
+   * older than `maxStale`.
    *
    * @throws {@link WebhookStoreError} `keys_unavailable` if there are no keys younger than `maxStale`
    */

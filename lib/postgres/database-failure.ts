@@ -4,7 +4,8 @@ import { hasMethods } from './transactions/transaction-adapters.js';
 const BROKEN = 'the connection was lost; retry';
 const ENDED = 'the transaction has ended; await everything inside it before it commits';
 const CONFLICT = 'it was in conflict with another transaction; run the transaction again';
-const LOCKED = 'another transaction has held an ordering key or a table for too long; try again';
+const LOCKED =
+  'another transaction has held the id of an event, an ordering key or a table for too long; try again';
 const UNTRUSTED = 'its certificate is not trusted; name the authority with sslrootcert';
 const NO_ANSWER =
   'it did not answer in time; check the address, the firewall and its load, and that the pool has a free connection';

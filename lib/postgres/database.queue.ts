@@ -30,6 +30,7 @@ import {
   recordOf,
 } from './delivery-row.js';
 import { DeliveryStatements, type Query } from './delivery-statements.js';
+import { releaseNext } from './key-turns.js';
 import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
@@ -42,6 +43,9 @@ import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
+
+/** Milliseconds that a call in a transaction waits until limits are set: the transaction may have the last connection of the pool. */
+const TIME_TO_LIMIT = 200;
 
 /** For the message about a transaction of another database. */
 const OWN_DATABASE = {
@@ -233,11 +237,13 @@ export abstract class DatabaseQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     return this.inTransaction(tx, async (run) => {
-      // Not in the transaction, whose lock on them would stop other calls until it ends. Not awaited: it may have the last connection
-      // of the pool.
-      void this.setLimits(deliveries).catch(() => {});
+      // Not in the transaction, whose lock on them would stop other calls until it ends.
+      const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
-      return (await this.record(run, deliveries, how)).records;
+      const { records } = await this.record(run, deliveries, how);
+      const { clock } = this.options;
+      if (this.shared) await waitUntil(clock, clock.now() + TIME_TO_LIMIT, limits);
+      return records;
     });
   }
 
@@ -247,7 +253,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const { identity } = await this.connection.openInTransaction();
     return this.connection.reporting(async () =>
       runInCall(
-        joined,
+        () => joined,
         async (call) => this.connection.inTime(1, call),
         async (run) => {
           await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
@@ -300,9 +306,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
   private async releaseNext(seqs: readonly string[]): Promise<void> {
     if (seqs.length === 0) return;
-    const values = [this.options.name, JSON.stringify(seqs), this.connection.now];
-    await this.connection.query(this.statements.keys.releaseNext, values);
-    this.consumer?.wake();
+    const { connection, statements, options } = this;
+    if (await releaseNext(connection, statements.keys, options, seqs)) this.consumer?.wake();
   }
 
   /** Whether a new delivery may have to wait here while another process could attempt it. */
@@ -336,9 +341,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
     const lockTimeout = isJoined ? this.connection.lockTimeout : null;
-    const locked = isLocked ? await run(keys.lock, [name, given, lockTimeout]) : [];
+    const hasRows = (found: readonly Row[]): boolean => found.length > 0;
+    const runOnce: RunStatement = async (...query) =>
+      isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);
+    const locked = isLocked ? await runOnce(keys.lock, [name, given, lockTimeout, isJoined]) : [];
     const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
-    const values = [
+    const rows = await runOnce(statement, [
       name,
       given,
       this.connection.now,
@@ -346,12 +354,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
       !how.waits,
       how.notifies ? this.channel : null,
       isJoined,
-      (lockTimeout && locked[0]?.['lock_timeout']) ?? null,
-    ];
-    const hasRows = (found: readonly Row[]): boolean => found.length > 0;
-    const rows = isJoined
-      ? await runInTransaction(run, statement, values, hasRows)
-      : await run(statement, values);
+      lockTimeout,
+      locked[0]?.['lock_timeout'] ?? null,
+    ]);
     if (!hasRows(rows)) throw new Error('transaction is closed');
     const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));
     const known = new Map(

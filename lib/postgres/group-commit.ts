@@ -120,9 +120,12 @@ export class GroupCommit {
         resolve(records.slice(start, end));
       }
     } catch (error) {
-      for (const { deliveries, resolve, reject } of calls) {
+      for (const { deliveries, resolve, reject, context } of calls) {
         if (isOutage(error)) reject(error);
-        else record(deliveries, { waits: true }).then(resolve, reject);
+        else {
+          const again = async (): Promise<Records> => record(deliveries, { waits: true });
+          context.runInAsyncScope(again).then(resolve, reject);
+        }
       }
     }
     release();

@@ -1,4 +1,4 @@
-import { millisecondsOf, now } from './sql-text.js';
+import { HAS_WRITTEN, millisecondsOf, now } from './sql-text.js';
 
 /** What depends on ordering keys in the statement that records deliveries. */
 export interface KeyedParts {
@@ -20,7 +20,8 @@ export class KeyStatements {
   constructor(private readonly schema: string) {}
 
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`. Locks the keys of the rows until the commit, and
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`, `$4` whether it runs in a
+   * transaction of the caller: then it does nothing unless {@link HAS_WRITTEN}. Locks the keys of the rows until the commit, and
    * returns the `lock_timeout` from before. `recordLocked` follows in the same transaction: a statement of its own sees
    * everything that was recorded while this one waited.
    */
@@ -28,7 +29,7 @@ export class KeyStatements {
     return `WITH given AS MATERIALIZED (
   SELECT DISTINCT lane, ordering_key FROM json_to_recordset($2::text::json)
     AS given(lane text, ordering_key text, sequence bigint)
-  WHERE ordering_key IS NOT NULL AND sequence IS NULL
+  WHERE ordering_key IS NOT NULL AND sequence IS NULL AND (NOT $4::boolean OR ${HAS_WRITTEN})
 ), setting AS MATERIALIZED (
   SELECT current_setting('lock_timeout') AS before, CASE WHEN $3::text IS NOT NULL THEN set_config('lock_timeout', $3::text, true) END AS now
 )

@@ -8,6 +8,17 @@ const RELEASE_INTERVAL = 5_000;
 /** Such a search takes at most 1 part in this many of the time. */
 const RELEASE_SHARE = 50;
 
+/** Lets the deliveries start that follow these, whose turn has ended. @returns whether there are any */
+export async function releaseNext(
+  connection: QueueConnection,
+  statements: KeyStatements,
+  { name }: Pick<ResolvedDatabaseQueueOptions, 'name'>,
+  seqs: readonly string[],
+): Promise<boolean> {
+  const values = [name, JSON.stringify(seqs), connection.now];
+  return (await connection.query(statements.releaseNext, values)).length > 0;
+}
+
 /** Lets the next delivery of an ordering key start when the turn of the one before it has ended. */
 export class KeyTurns {
   private readonly endSearches: CancelWake;
@@ -28,9 +39,8 @@ export class KeyTurns {
    * @param limitedLanes - those among their lanes
    */
   async releaseNext(seqs: readonly string[], limitedLanes: readonly string[]): Promise<void> {
-    const values = [this.options.name, JSON.stringify(seqs), this.connection.now];
-    const released = await this.connection.query(this.statements.releaseNext, values);
-    if (released.length > 0) this.onReleased(limitedLanes);
+    const { connection, statements, options } = this;
+    if (await releaseNext(connection, statements, options, seqs)) this.onReleased(limitedLanes);
   }
 
   /**

@@ -30,8 +30,10 @@ const LANES_AT_ONCE = 100;
  * claims read, so its number does not matter.
  */
 export class LimitedLanes {
-  /** Whether any lane has limits, as far as the last search knows. */
+  /** Whether any lane has limits, as far as this process knows. */
   hasLimits = false;
+  /** Whether a lane got limits since the last search began, which may not have seen them. */
+  private hasNewLimits = false;
   private readonly lanes = new Map<string, Schedule>();
   /** Epoch milliseconds of the next search. */
   private nextSearch = 0;
@@ -48,7 +50,7 @@ export class LimitedLanes {
       return;
     }
     for (const lane of lanes) {
-      this.hasLimits = true;
+      this.hasLimits = this.hasNewLimits = true;
       this.set(lane, this.options.clock.now());
     }
   }
@@ -69,9 +71,10 @@ export class LimitedLanes {
     const start = clock.now();
     if (start < this.nextSearch) return false;
     this.nextSearch = start + pollInterval;
+    this.hasNewLimits = false;
     const { hasLimits, lanes, unlimited } = await this.table.findLanes();
     if (unlimited.length > 0) await this.table.flag(unlimited, false);
-    this.hasLimits = hasLimits;
+    this.hasLimits = hasLimits || this.hasNewLimits;
     this.nextSearch = Math.max(
       this.nextSearch,
       start + restAfter(clock.now() - start, SEARCH_SHARE),

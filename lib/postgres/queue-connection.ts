@@ -120,7 +120,7 @@ export class QueueConnection {
   }
 
   /**
-   * `lock_timeout` for statements in a transaction of the caller, whose rollback would wait for a lock: the server gives up before the
+   * `lock_timeout` of a call in a transaction of the caller, whose rollback would wait for the lock too: the server gives up before the
    * deadline of the call. `null` for an embedded database, which has one connection.
    */
   get lockTimeout(): string | null {

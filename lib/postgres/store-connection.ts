@@ -118,10 +118,9 @@ export class StoreConnection {
     work: (run: RunStatement) => Promise<readonly Row[]>,
     own?: Parameters<typeof requireSameDatabase>[3],
   ): Promise<readonly Row[]> {
-    return this.reporting(async () => {
-      const joined = await this.database.join(tx);
-      return runInCall(
-        joined,
+    return this.reporting(async () =>
+      runInCall(
+        async () => this.database.join(tx),
         async (call) => this.inTime(call),
         async (run) => {
           if (own !== undefined) {
@@ -129,8 +128,8 @@ export class StoreConnection {
           }
           return work(run);
         },
-      );
-    });
+      ),
+    );
   }
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */

@@ -159,7 +159,7 @@ export function thrownWarning(name: string, failure: string | undefined): string
     failure === undefined
       ? 'The event counts as delivered, because its receiver had acknowledged it before'
       : `The attempt failed (${failure})`;
-  return `HttpService threw ${name}, not an error of axios or of the connection: an interceptor probably threw it. ${outcome}. Correct the interceptor, or pass the publisher an HttpService without it ("httpModule").`;
+  return `HttpService threw ${name}: an interceptor probably threw it. ${outcome}. Correct the interceptor, or pass the publisher an HttpService without it ("httpModule").`;
 }
 
 /**

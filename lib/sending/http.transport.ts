@@ -228,7 +228,10 @@ export class HttpTransport {
     if (warning !== undefined) this.log.once('warn', 'bypass', () => warning);
   }
 
-  /** What was received counts, whatever an interceptor made of it, unless axios itself failed the request. */
+  /**
+   * An acknowledgement counts, whatever followed it. Another answer counts too, unless axios or the network failed the request, or the
+   * error has an answer of its own.
+   */
   private answerBehind(
     error: unknown,
     received: Received,

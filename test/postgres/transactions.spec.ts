@@ -160,7 +160,7 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       expect(await store.release(reservation)).toBe(true);
     });
 
-    it('can be rolled back while another one holds its ordering key, and keeps its own lock_timeout', async () => {
+    it('can be rolled back while another one holds its key or id, and keeps its own lock_timeout', async () => {
       const { transaction, run } = library(name);
       const impatient = new PostgresQueue({
         pool: database.pool,
@@ -178,17 +178,18 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       await transaction(async (tx) => {
         await run(tx, `SET LOCAL lock_timeout = '7s'`);
         await impatient.enqueue(keyed('holds'), { tx });
+        await impatient.enqueue([due(`${name}-beside`)], { tx });
         [setting] = await joinTransaction(tx)(
           `SELECT current_setting('lock_timeout') AS timeout`,
           [],
         );
-        const other = transaction(async (second) =>
-          impatient.enqueue(keyed('waits'), { tx: second }),
-        );
-        await expect(other).rejects.toMatchObject({
-          code: 'store_unavailable',
-          message: expect.stringContaining('has held an ordering key'),
-        });
+        for (const items of [keyed('waits'), [due(`${name}-holds`)]]) {
+          const other = transaction(async (second) => impatient.enqueue(items, { tx: second }));
+          await expect(other).rejects.toMatchObject({
+            code: 'store_unavailable',
+            message: expect.stringContaining('has held the id of an event'),
+          });
+        }
       });
 
       expect(setting?.timeout).toBe('7s');

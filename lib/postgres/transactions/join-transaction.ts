@@ -50,17 +50,19 @@ export function joinEmbeddedTransaction(tx: unknown): RunStatement {
  * @param inTime - runs work until a deadline
  */
 export async function runInCall<T>(
-  run: RunStatement,
+  join: () => RunStatement | Promise<RunStatement>,
   inTime: (work: () => Promise<T>) => Promise<T>,
   work: (run: RunStatement) => Promise<T>,
 ): Promise<T> {
   let hasEnded = false;
-  const runInTime: RunStatement = async (...query) => {
-    if (hasEnded) throw new Error('transaction is closed');
-    return run(...query);
-  };
   try {
-    return await inTime(async () => work(runInTime));
+    return await inTime(async () => {
+      const run = await join();
+      return work(async (...query) => {
+        if (hasEnded) throw new Error('transaction is closed');
+        return run(...query);
+      });
+    });
   } finally {
     hasEnded = true;
   }
