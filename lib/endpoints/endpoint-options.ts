@@ -137,7 +137,6 @@ export const ENDPOINTS = distinct(
   'is used by another endpoint: ids are unique',
 );
 
-/** Options and their problems have the same names. */
 interface EndpointContext {
   /** The key of endpoints that have none of their own. */
   readonly publisher: SigningOptions;

@@ -20,12 +20,12 @@ import type { Row, RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
 import { requireSameDatabase } from './database-identity.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
+import { DeliveryLimitTable } from './delivery-limit-table.js';
 import {
   attemptOf,
   countsOf,
   deliveryRow,
   laneColumn,
-  limitRow,
   listedDelivery,
   recordOf,
 } from './delivery-row.js';
@@ -43,6 +43,9 @@ import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
+
+/** `lock_timeout` of a commit that several calls share: if one of them has to wait, each gets a commit of its own. */
+const SHORT_WAIT = '1s';
 
 /** Milliseconds that a call in a transaction waits until limits are set: the transaction may have the last connection of the pool. */
 const TIME_TO_LIMIT = 200;
@@ -69,6 +72,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private isConsumed = false;
   private stopping = false;
   private readonly limits = new RememberedLimits();
+  private readonly limitTable: DeliveryLimitTable;
   /** Runs a statement outside any transaction. */
   private readonly runStatement: RunStatement = async (...query) => this.connection.query(...query);
 
@@ -84,6 +88,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.channel = `${host.schema}_deliveries`;
     this.connection = new QueueConnection(host, options);
     this.statements = new DeliveryStatements(host.schema);
+    this.limitTable = new DeliveryLimitTable(this.connection, this.statements.limits, options);
     this.upkeep = new UpkeepStatements(host.schema);
     this.lists = new ListStatements(host.schema);
     this.groups = new GroupCommit({
@@ -115,11 +120,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection, statements, upkeep, options, channel, host } = this;
+    const { connection, statements, limitTable: limits, upkeep, options, channel, host } = this;
     const { server } = host;
     this.consumer = new DeliveryConsumer({
       connection,
       statements,
+      limits,
       upkeep,
       options,
       handler,
@@ -293,13 +299,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
       if (this.limits.has(lane, limits, now)) wanted.delete(lane);
     }
     if (wanted.size === 0) return;
-    const rows = [...wanted].map(([lane, limits]) => limitRow(lane, limits));
-    const changed = await this.runStatement(this.statements.limits.set, [
-      this.options.name,
-      JSON.stringify(rows),
-      this.connection.now,
-    ]);
-    this.consumer?.wake(changed.map(({ lane }) => lane as string));
+    const changed = await this.limitTable.set(wanted);
+    this.consumer?.wake(changed);
     for (const [lane, limits] of wanted) this.limits.add(lane, limits, now);
   }
 
@@ -340,22 +341,21 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const { keys, record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
-    const lockTimeout = isJoined ? this.connection.lockTimeout : null;
+    const ownTimeout = how.waits ? null : SHORT_WAIT;
+    const lockTimeout = isJoined ? this.connection.lockTimeout : ownTimeout;
     const hasRows = (found: readonly Row[]): boolean => found.length > 0;
     const runOnce: RunStatement = async (...query) =>
       isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);
-    const locked = isLocked ? await runOnce(keys.lock, [name, given, lockTimeout, isJoined]) : [];
+    if (isLocked) await runOnce(keys.lock, [name, given, lockTimeout, isJoined]);
     const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
     const rows = await runOnce(statement, [
       name,
       given,
       this.connection.now,
       clock.now(),
-      !how.waits,
+      lockTimeout,
       how.notifies ? this.channel : null,
       isJoined,
-      lockTimeout,
-      locked[0]?.['lock_timeout'] ?? null,
     ]);
     if (!hasRows(rows)) throw new Error('transaction is closed');
     const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));

@@ -4,7 +4,7 @@ import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { ClaimLoop, type ClaimResult } from './claim-loop.js';
 import type { Row } from './database.js';
 import { databaseFailure } from './database-failure.js';
-import { DeliveryLimitTable } from './delivery-limit-table.js';
+import type { DeliveryLimitTable } from './delivery-limit-table.js';
 import {
   type ClaimedDelivery,
   claimedDelivery,
@@ -25,6 +25,7 @@ import type { UpkeepStatements } from './upkeep-statements.js';
 interface DeliveryConsumerParts {
   readonly connection: QueueConnection;
   readonly statements: DeliveryStatements;
+  readonly limits: DeliveryLimitTable;
   readonly upkeep: UpkeepStatements;
   readonly options: ResolvedDatabaseQueueOptions;
   readonly handler: DeliveryHandler;
@@ -44,9 +45,9 @@ export class DeliveryConsumer {
   private readonly endRenewals: CancelWake;
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { connection, statements, options } = parts;
+    const { connection, statements, limits, options } = parts;
     const { clock, lease, notify } = options;
-    this.limits = new DeliveryLimitTable(connection, statements.limits, options);
+    this.limits = limits;
     this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
       this.loop.wake(lanes),
     );
@@ -55,7 +56,7 @@ export class DeliveryConsumer {
       ...options,
       claim: async (request) => this.claim(request),
       findDueLanes: async (lanes) => this.findDueLanes(lanes),
-      limited: new LimitedLanes(this.limits, options),
+      limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
       onOutage: (error) => warnOfOutage(error, parts.server),

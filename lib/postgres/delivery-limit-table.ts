@@ -116,13 +116,16 @@ export class DeliveryLimitTable {
    */
   async update({ lane, limits }: ClaimedDelivery, now: DeliveryLimits): Promise<boolean> {
     if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return false;
-    const rows = JSON.stringify([limitRow(lane, now)]);
-    await this.connection.query(this.statements.set, [
-      this.options.name,
-      rows,
-      this.connection.now,
-    ]);
+    await this.set(new Map([[lane, now]]));
     return true;
+  }
+
+  /** Sets limits by lane. @returns the lanes whose limits were other ones */
+  async set(limits: ReadonlyMap<string, DeliveryLimits>): Promise<readonly string[]> {
+    const rows = JSON.stringify([...limits].map(([lane, one]) => limitRow(lane, one)));
+    const values = [this.options.name, rows, this.connection.now];
+    const changed = await this.connection.query(this.statements.set, values);
+    return changed.map(({ lane }) => lane as string);
   }
 }
 

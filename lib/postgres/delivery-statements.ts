@@ -1,6 +1,6 @@
 import { type KeyedParts, KeyStatements } from './key-statements.js';
 import { LimitStatements } from './limit-statements.js';
-import { HAS_WRITTEN, later, millisecondsOf, now, timeOf } from './sql-text.js';
+import { HAS_WRITTEN, later, millisecondsOf, now, settingLockTimeout, timeOf } from './sql-text.js';
 
 export type Query = readonly [statement: string, values: readonly unknown[]];
 
@@ -35,10 +35,10 @@ export class DeliveryStatements {
   }
 
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` whether to fail with
-   * SQLSTATE 55P03 instead of waiting for a transaction that records the same id, `$6` channel to notify or `null`, `$7` whether it runs
-   * in a transaction of the caller, `$8` `lock_timeout` or `null`, `$9` the one from before if {@link KeyStatements.lock} has set it. Returns a row for each given one:
-   * `fresh`, or the columns of the known delivery. With `$7`, it returns none and does nothing unless {@link HAS_WRITTEN}.
+   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` `lock_timeout` or `null`, `$6` channel
+   * to notify or `null`, `$7` whether it runs in a transaction of the caller. Returns a row for each given one: `fresh`, or the columns
+   * of the known delivery. With `$7`, it returns none and does nothing unless {@link HAS_WRITTEN}. It fails with SQLSTATE 55P03 if it
+   * waits too long for a transaction that records the same id.
    */
   get record(): string {
     return this.recording(PLAIN);
@@ -60,8 +60,7 @@ export class DeliveryStatements {
   /** @param keyed - the parts of the statement that depend on ordering keys */
   private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
     return `WITH moment AS MATERIALIZED (
-  SELECT ${skew('$3', '$4')} AS skew, current_setting('lock_timeout') AS before,
-    CASE WHEN $5::boolean THEN set_config('lock_timeout', '1s', true) WHEN $8::text IS NOT NULL THEN set_config('lock_timeout', $8::text, true) END AS now
+  SELECT ${skew('$3', '$4')} AS skew, ${settingLockTimeout('$5')}
 ), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
     tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
@@ -80,8 +79,8 @@ export class DeliveryStatements {
 )
 SELECT given.id AS given_id, recorded.id IS NOT NULL AS fresh, recorded.seq::text AS recorded_seq, recorded.held AS recorded_held,
   CASE WHEN recorded.limited THEN given.lane END AS limited_lane,
-  CASE WHEN $8::text IS NOT NULL AND (SELECT count(*) FROM recorded) >= 0
-    THEN set_config('lock_timeout', coalesce($9::text, (SELECT before FROM moment)), true) END AS lock_timeout,
+  CASE WHEN $7::boolean AND (SELECT count(*) FROM recorded) >= 0
+    THEN set_config('lock_timeout', (SELECT before FROM moment), true) END AS lock_timeout,
   known.*
 FROM given LEFT JOIN recorded USING (id) LEFT JOIN LATERAL (
   SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery AS delivery

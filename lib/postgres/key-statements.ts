@@ -1,4 +1,4 @@
-import { HAS_WRITTEN, millisecondsOf, now } from './sql-text.js';
+import { HAS_WRITTEN, millisecondsOf, now, settingLockTimeout } from './sql-text.js';
 
 /** What depends on ordering keys in the statement that records deliveries. */
 export interface KeyedParts {
@@ -22,7 +22,7 @@ export class KeyStatements {
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`, `$4` whether it runs in a
    * transaction of the caller: then it does nothing unless {@link HAS_WRITTEN}. Locks the keys of the rows until the commit, and
-   * returns the `lock_timeout` from before. `recordLocked` follows in the same transaction: a statement of its own sees
+   * returns a row if there are any. `recordLocked` follows in the same transaction: a statement of its own sees
    * everything that was recorded while this one waited.
    */
   get lock(): string {
@@ -31,12 +31,13 @@ export class KeyStatements {
     AS given(lane text, ordering_key text, sequence bigint)
   WHERE ordering_key IS NOT NULL AND sequence IS NULL AND (NOT $4::boolean OR ${HAS_WRITTEN})
 ), setting AS MATERIALIZED (
-  SELECT current_setting('lock_timeout') AS before, CASE WHEN $3::text IS NOT NULL THEN set_config('lock_timeout', $3::text, true) END AS now
+  SELECT ${settingLockTimeout('$3')}
+), locked AS (
+  INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
+  SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key
+  ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence RETURNING lane
 )
-INSERT INTO ${this.schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
-SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key
-ON CONFLICT (queue, lane, ordering_key) DO UPDATE SET sequence = key.sequence
-RETURNING (SELECT before FROM setting) AS lock_timeout`;
+SELECT set_config('lock_timeout', before, true) AS lock_timeout FROM setting WHERE (SELECT count(*) FROM locked) > 0`;
   }
 
   /**

@@ -27,6 +27,15 @@ export const HAS_WRITTEN = 'pg_current_xact_id_if_assigned() IS NOT NULL';
 /** Makes {@link HAS_WRITTEN} true for the rest of a transaction. */
 export const WRITE_NOTHING = 'SELECT pg_current_xact_id()::text AS id';
 
+/**
+ * Columns that set `lock_timeout` for the rest of the transaction, unless the parameter is `null`, and have the one from before. With
+ * `MATERIALIZED`, it applies to the rest of the statement too.
+ */
+export function settingLockTimeout(parameter: string): string {
+  return `current_setting('lock_timeout') AS before,
+    CASE WHEN ${parameter}::text IS NOT NULL THEN set_config('lock_timeout', ${parameter}::text, true) END AS now`;
+}
+
 /** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */
 export function countedAt(createdAt: string): string {
   const seconds = COUNT_GRAIN / 1_000;
