@@ -217,12 +217,9 @@ export class Database {
   }
 
   private async connect(pool: PostgresPool, ms: number | undefined): Promise<PostgresPoolClient> {
-    const connecting = pool.connect();
+    const connecting = checkOut(pool);
     try {
-      const connection = await this.inTime(ms, async () => connecting);
-      // Without a listener, a connection that is lost would end the process; its statement reports the error.
-      connection.on('error', ignore);
-      return connection;
+      return await this.inTime(ms, async () => connecting);
     } catch (error) {
       connecting.then((late) => late.release()).catch(() => {});
       throw error;
@@ -240,6 +237,29 @@ export class Database {
     this.lastServer = describeServer(client);
     return client;
   }
+}
+
+/**
+ * Takes a connection out of a pool, with a listener for its errors: without one, a lost connection would end the process.
+ * Its statement reports the error.
+ *
+ * The pool passes the connection to a callback at once, to a promise one microtask later; an error between the two would have
+ * no listener. A pool that only returns promises ignores the callback.
+ */
+async function checkOut(pool: PostgresPool): Promise<PostgresPoolClient> {
+  const connect = pool.connect.bind(pool) as (
+    callback: (error: Error | undefined, connection: PostgresPoolClient | undefined) => void,
+  ) => Promise<PostgresPoolClient | undefined> | undefined;
+  return new Promise((resolve, reject) => {
+    const listenTo = (connection: PostgresPoolClient): void => {
+      connection.on('error', ignore);
+      resolve(connection);
+    };
+    connect((error, connection) => (connection ? listenTo(connection) : reject(error)))?.then(
+      (connection) => connection && listenTo(connection),
+      reject,
+    );
+  });
 }
 
 export function isEmbedded(client: object): client is EmbeddedClient {

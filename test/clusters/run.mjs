@@ -51,31 +51,35 @@ async function runOn({ open, instances, pause, trouble }) {
     servers = await open(workshop);
     await migrate(servers.place);
     trial = await Trial.start(servers.place, instances, pause);
-    const memory = [await trial.memory()];
-    trial.publish();
-    await sleep((seconds * 1_000) / 3);
-    memory.push(await trial.memory());
-    await trouble({ servers, trial, seconds });
-    const over = Date.now();
-    await untilBack(trial, over);
-    memory.push(await trial.memory());
-    await sleep((seconds * 1_000) / 3);
-    memory.push(await trial.memory());
-    await trial.drain();
-    return {
-      acknowledged: trial.acknowledged.size,
-      refused: trial.refused,
-      lost: trial.lost().length,
-      twice: trial.duplicates,
-      back: trial.backAfter(over),
-      longest: trial.longest(),
-      memory,
-    };
+    return await Promise.race([measure(trial, servers, trouble), trial.broken]);
   } finally {
     await trial?.stop();
     servers?.close?.();
     await workshop.close();
   }
+}
+
+async function measure(trial, servers, trouble) {
+  const memory = [await trial.memory()];
+  trial.publish();
+  await sleep((seconds * 1_000) / 3);
+  memory.push(await trial.memory());
+  await trouble({ servers, trial, seconds });
+  const over = Date.now();
+  await untilBack(trial, over);
+  memory.push(await trial.memory());
+  await sleep((seconds * 1_000) / 3);
+  memory.push(await trial.memory());
+  await trial.drain();
+  return {
+    acknowledged: trial.acknowledged.size,
+    refused: trial.refused,
+    lost: trial.lost().length,
+    twice: trial.duplicates,
+    back: trial.backAfter(over),
+    longest: trial.longest(),
+    memory,
+  };
 }
 
 /** Waits until an event was handled that was published after a time. */

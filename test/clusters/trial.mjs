@@ -15,6 +15,9 @@ export class Trial {
   handled = new Map();
   duplicates = 0;
   refused = 0;
+  /** Rejects when an instance ends that the trial has not stopped. */
+  broken;
+  #break;
   #instances = [];
   #place;
   #pause;
@@ -27,6 +30,8 @@ export class Trial {
    */
   static async start(place, count, pause = 20) {
     const trial = new Trial();
+    trial.broken = new Promise((_, reject) => (trial.#break = reject));
+    trial.broken.catch(() => {});
     trial.#place = place;
     trial.#pause = pause;
     trial.#address = await Address.open([]);
@@ -49,7 +54,7 @@ export class Trial {
   async restart(index, signal) {
     const one = this.#instances[index];
     this.#address.targets = this.#address.targets.filter((port) => port !== one.port);
-    await one.child.kill(signal);
+    await stop(one, signal);
     one.restarts++;
     await this.#launch(one);
     this.#publish(one);
@@ -90,7 +95,7 @@ export class Trial {
   }
 
   async stop() {
-    await Promise.all(this.#instances.map(({ child }) => child.kill()));
+    await Promise.all(this.#instances.map((one) => stop(one)));
     this.#address.close();
   }
 
@@ -114,11 +119,11 @@ export class Trial {
       one.child.send(word);
       return answer;
     };
-    const ended = one.child.ended().then(() => {
-      throw new Error(`Instance ${index} ended before it was ready.`);
+    one.isStopping = false;
+    void one.child.ended().then(() => {
+      if (!one.isStopping) this.#break(new Error(`Instance ${index} ended by itself.`));
     });
-    await Promise.race([ready, ended]);
-    ended.catch(() => {});
+    await Promise.race([ready, this.broken]);
     this.#address.targets = [...this.#address.targets, port];
   }
 
@@ -130,4 +135,9 @@ export class Trial {
     if (this.handled.has(id)) this.duplicates++;
     else this.handled.set(id, now);
   }
+}
+
+async function stop(one, signal) {
+  one.isStopping = true;
+  await one.child.kill(signal);
 }

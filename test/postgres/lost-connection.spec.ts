@@ -126,6 +126,26 @@ const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
     }
   });
 
+  it('survives a connection that is lost in the moment in which the pool hands it over', async () => {
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 1 });
+    const queue = new PostgresQueue({ pool, schema: database.newSchema(), notify: false });
+    try {
+      await queue.enqueue([due('before')]);
+      const connection = await pool.connect();
+      const waiting = queue.enqueue([due('handed over')]);
+      await until(() => pool.waitingCount > 0);
+      connection.release();
+      // Without a listener, this would throw, and end a process in which it comes from a socket.
+      connection.emit('error', connectionLost());
+
+      await waiting;
+      expect(await queue.find(['handed over'])).toMatchObject([{ status: 'pending' }]);
+    } finally {
+      await queue.stop(0);
+      await pool.end();
+    }
+  });
+
   it('records an attempt once if the answer to its record is lost', async () => {
     const { pool, seen: records } = losingPool(RECORD_ATTEMPT, 'answer');
     const options = { schema: database.newSchema(), pollInterval: '100ms', notify: false } as const;
