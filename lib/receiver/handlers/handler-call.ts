@@ -10,6 +10,7 @@ import {
   type ContextId,
   type DiscoveryService,
   ExternalContextCreator,
+  ModuleRef,
   NestContainer,
 } from '@nestjs/core';
 import type { Observable } from 'rxjs';
@@ -17,6 +18,7 @@ import { markGuardRefusal } from '../error-answers.js';
 import { HANDLER_PARAMETERS, WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 import type { HandlerParameter } from './handler-metadata.js';
+import type { WebhookHandler } from './webhook.dispatcher.js';
 
 /** A call of a handler, the second argument of its execution context. */
 interface HandlerCall {
@@ -57,7 +59,7 @@ export type HandlerHost = ReturnType<DiscoveryService['getProviders']>[number];
  * filter could turn a failure into a success. So the creator gets a container with a configuration of its own, and with the module of
  * the handler only. It remembers what it knows of a handler by the names of its class and method, so each handler has its own.
  */
-export class WebhookHandlerContext {
+class WebhookHandlerContext {
   private readonly creator: ExternalContextCreator;
 
   constructor({ host }: HandlerHost) {
@@ -101,4 +103,22 @@ export class WebhookHandlerContext {
       }
     };
   }
+}
+
+/** The function that calls a method, on an instance of the event's scope if its provider is scoped. */
+export function callOf(wrapper: HandlerHost, methodName: string): WebhookHandler['call'] {
+  const context = new WebhookHandlerContext(wrapper);
+  if (!isScoped(wrapper)) return context.wrap(wrapper.instance as object, methodName);
+  // Of its own module: another one may provide the same class.
+  const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
+  return async (event, scope) => {
+    const contextId = scope();
+    const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
+    return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
+  };
+}
+
+/** Instances of request-scoped and transient providers are placeholders until they are resolved. */
+export function isScoped(wrapper: HandlerHost): boolean {
+  return wrapper.isTransient || !wrapper.isDependencyTreeStatic();
 }

@@ -1,10 +1,10 @@
 import { Injectable, Logger } from '@nestjs/common';
-import { DiscoveryService, MetadataScanner, ModuleRef } from '@nestjs/core';
+import { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternProblem } from '../../token/event-name.js';
 import { WebhookHandlerRegistry, type WebhookHandler } from './webhook.dispatcher.js';
 import type { ResolvedReceiver } from '../receiver-options.interface.js';
-import { type HandlerHost, WebhookHandlerContext } from './handler-call.js';
+import { callOf, type HandlerHost, isScoped } from './handler-call.js';
 import { dataParameters, parameterType, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
@@ -83,7 +83,7 @@ export class WebhookExplorer {
     if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
     const problems: ConfigurationProblem[] = [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
-    const handler: WebhookHandler = { name, call: this.callOf(wrapper, methodName) };
+    const handler: WebhookHandler = { name, call: callOf(wrapper, methodName) };
     for (const { patterns, receiver } of subscriptions) {
       if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
         const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
@@ -119,23 +119,6 @@ export class WebhookExplorer {
     known.add(methodName);
     return false;
   }
-
-  private callOf(wrapper: HandlerHost, methodName: string): WebhookHandler['call'] {
-    const context = new WebhookHandlerContext(wrapper);
-    if (!isScoped(wrapper)) return context.wrap(wrapper.instance as object, methodName);
-    // Of its own module: another one may provide the same class.
-    const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
-    return async (event, scope) => {
-      const contextId = scope();
-      const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
-      return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
-    };
-  }
-}
-
-/** Instances of request-scoped and transient providers are placeholders until they are resolved. */
-function isScoped(wrapper: HandlerHost): boolean {
-  return wrapper.isTransient || !wrapper.isDependencyTreeStatic();
 }
 
 function prototypeOf(wrapper: HandlerHost): Record<string, unknown> | undefined {
