@@ -16,8 +16,7 @@ import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
-import { WebhookReception } from './reception.js';
-import { reserveEvent } from './reservation.js';
+import { reserveEvent, WebhookReception } from './reception.js';
 import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */

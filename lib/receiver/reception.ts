@@ -1,12 +1,14 @@
 import { inTime } from '../clock/webhook-clock.js';
-import { WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.js';
-import type { ReplayReservation } from '../replay/replay-store.js';
+import { isWebhookError, WebhookReplayError, WebhookStoreError } from '../errors/webhook.error.js';
+import type { ReplayClaim, ReplayReservation, ReplayVerdict } from '../replay/replay-store.js';
 import type { RequestBody } from '../request/body.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceiverReporter } from './receiver.reporter.js';
-import { noAnswer } from './reservation.js';
+import { replayClaim } from './replay-claim.js';
 import { internalsOf, type WebhookEvent } from './webhook-event.js';
 
+/** Milliseconds for which an event waits for its reservation. */
+const RESERVING_TIME = 9_000;
 /** Milliseconds for which recording a handled event is tried. Senders usually wait 15 s or longer for an answer. */
 const RECORDING_TIME = 9_000;
 /** Milliseconds for which an answer waits until its event is freed. */
@@ -14,6 +16,80 @@ const RELEASING_TIME = 2_000;
 /** Milliseconds between two attempts; each pause is twice as long as the one before. */
 const SHORTEST_PAUSE = 100;
 const LONGEST_PAUSE = 1_000;
+
+/**
+ * Reserves an event in the receiver's replay store.
+ *
+ * @param digest - of the body, if it identifies the content; otherwise the value of the data does
+ * @returns `undefined` for a duplicate of an event that was handled before
+ * @throws {@link WebhookReplayError}, {@link WebhookStoreError}
+ */
+export async function reserveEvent(
+  event: WebhookEvent,
+  digest: string | undefined,
+  receiver: ResolvedReceiver,
+): Promise<ReplayReservation | undefined> {
+  const claim = replayClaim(event, digest, receiver);
+  const verdict = await reserveInTime(claim, receiver).catch(storeFailed);
+  switch (verdict.status) {
+    case 'reserved':
+      return verdict.reservation;
+    case 'done':
+      if (receiver.onDuplicate === 'reject') throw replayed();
+      return undefined;
+    case 'in-progress':
+      throw new WebhookReplayError('in_progress', 'the same event is being handled now');
+    case 'conflict':
+      throw new WebhookReplayError(
+        'replayed',
+        'the id was used before with other content; a new event needs a new id',
+      );
+  }
+}
+
+function storeFailed(error: unknown): never {
+  if (isWebhookError(error)) throw error;
+  throw new WebhookStoreError('store_unavailable', 'the replay store cannot be reached', {
+    cause: error,
+  });
+}
+
+/**
+ * Asks the replay store for a reservation.
+ *
+ * @throws what the store throws, and an error if it does not answer within {@link RESERVING_TIME}
+ */
+export async function reserveInTime(
+  claim: ReplayClaim,
+  { replayStore, clock }: Pick<ResolvedReceiver, 'replayStore' | 'clock'>,
+): Promise<ReplayVerdict> {
+  // A custom store may throw synchronously.
+  const reserving = (async () => replayStore.reserve(claim))();
+  try {
+    return await inTime(clock, RESERVING_TIME, async () => reserving, noAnswer);
+  } catch (error) {
+    void releaseLate(reserving, replayStore);
+    throw error;
+  }
+}
+
+/** Frees an event that was reserved too late; otherwise its sender could not repeat it before the lease ends. */
+async function releaseLate(
+  reserving: Promise<ReplayVerdict>,
+  store: ResolvedReceiver['replayStore'],
+): Promise<void> {
+  try {
+    const verdict = await reserving;
+    if (verdict.status === 'reserved') await store.release(verdict.reservation);
+  } catch {
+    // The lease ends.
+  }
+}
+
+/** The error for a duplicate. */
+export function replayed(): WebhookReplayError {
+  return new WebhookReplayError('replayed', 'the event was handled before');
+}
 
 /**
  * How far an event is when it is recorded: handled or queued before its answer, acknowledged before its record, or handled in a run
@@ -245,6 +321,11 @@ export class WebhookReception {
   private get isUnrecorded(): boolean {
     return this.state === 'open' || this.state === 'handling';
   }
+}
+
+/** The error for a store that does not answer in time. */
+function noAnswer(): Error {
+  return new Error('the replay store did not answer');
 }
 
 function leaseLostError(): WebhookReplayError {

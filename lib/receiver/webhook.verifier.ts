@@ -10,7 +10,7 @@ import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.int
 import { WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceivePipeline } from './receive.js';
-import { replayed } from './reservation.js';
+import { replayed } from './reception.js';
 import type { WebhookEvent } from './webhook-event.js';
 
 /** Verifies requests that did not arrive on a route of this application: from a queue, a serverless event, a test. */

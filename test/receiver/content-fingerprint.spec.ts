@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { contentFingerprint } from '../../lib/receiver/reservation.js';
+import { contentFingerprint } from '../../lib/receiver/replay-claim.js';
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 

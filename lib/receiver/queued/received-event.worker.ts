@@ -26,8 +26,8 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
 import { quietly, ReceiverReporter } from '../receiver.reporter.js';
 import { stackOf, withGathered } from '../rejection-log.js';
-import { WebhookReception } from '../reception.js';
-import { handledClaim, reserveInTime } from '../reservation.js';
+import { reserveInTime, WebhookReception } from '../reception.js';
+import { handledClaim } from '../replay-claim.js';
 import type { QueuedEvents } from '../receiver-options.resolver.js';
 import { eventOfDelivery } from './received-delivery.js';
 
