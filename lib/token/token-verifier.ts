@@ -17,12 +17,9 @@ import {
   type TrustedIssuers,
   type VerificationKey,
 } from './keys/token-keys.js';
-import { type ProfileRules, rulesOf } from './profiles/profile.js';
-import { isDraft00Claim } from './profiles/swt-draft-00.profile.js';
-import { SWT_DRAFT_02 } from './profiles/swt-draft-02.profile.js';
+import type { ProfileChoice } from './profiles/profile.js';
 import { readSeconds, type TokenClock, validateClaims } from './validate-claims.js';
 import type { VerifiedWebhookToken, WebhookTokenHeader } from './webhook-claims.interface.js';
-import { DEFAULT_PROFILE, type WebhookProfile } from './webhook-token.constants.js';
 
 export interface VerifierSettings {
   readonly keys: KeySource;
@@ -179,55 +176,4 @@ export async function keyThatSigned(
 ): Promise<VerificationKey | undefined> {
   for (const key of keys) if (await key.verify(token)) return key;
   return undefined;
-}
-
-/**
- * Chooses the rules for a token by configuration, `typ` and shape. It never tries one set of rules after another, so no
- * token is accepted by a mixture of them (RFC 8725, section 3.12). Only enabled profiles are considered:
- *
- * 1. `typ` `SWT` selects swt-draft-02.
- * 2. Data in a form that only swt-draft-00 has (base64, `null`, a reference to a body) selects swt-draft-00.
- * 3. Any other token with `typ` `JWT` is webhook-token.
- * 4. The rest is swt-draft-00, which does not check `typ`.
- */
-export class ProfileChoice {
-  private readonly webhookToken: boolean;
-  private readonly draft00: boolean;
-  private readonly draft02: boolean;
-
-  constructor(enabled: readonly WebhookProfile[] = [DEFAULT_PROFILE]) {
-    this.webhookToken = enabled.includes('webhook-token');
-    this.draft00 = enabled.includes('swt-draft-00');
-    this.draft02 = enabled.includes('swt-draft-02');
-  }
-
-  /** Reports whether an enabled profile accepts this `typ`; called before the signature is verified. */
-  accepts(typ: unknown): boolean {
-    if (typ !== undefined && typeof typ !== 'string') return false;
-    // A type that differs from the draft's only in case is an error, not a token of another format.
-    if (this.draft02 && isType(typ, 'swt')) return typ === SWT_DRAFT_02.typ;
-    return this.draft00 || (this.webhookToken && isType(typ, 'jwt'));
-  }
-
-  /**
-   * The rules for a token with an accepted `typ`.
-   *
-   * @param webhook - the claim `webhook`, unchecked
-   */
-  choose(typ: string | undefined, webhook: unknown): ProfileRules {
-    return rulesOf(this.profileOf(typ, webhook));
-  }
-
-  private profileOf(typ: string | undefined, webhook: unknown): WebhookProfile {
-    if (this.draft02 && typ === SWT_DRAFT_02.typ) return 'swt-draft-02';
-    if (!this.draft00) return 'webhook-token';
-    if (!this.webhookToken || !isType(typ, 'jwt')) return 'swt-draft-00';
-    return isObject(webhook) && isDraft00Claim(webhook) ? 'swt-draft-00' : 'webhook-token';
-  }
-}
-
-/** RFC 7515, section 4.1.9: a media type, case-insensitive, with an optional `application/`. */
-function isType(typ: string | undefined, wanted: 'jwt' | 'swt'): boolean {
-  // Lower case, because upper case maps the dotless `ı` to `I`.
-  return typ !== undefined && typ.toLowerCase().replace(/^application\//, '') === wanted;
 }

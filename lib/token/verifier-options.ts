@@ -5,7 +5,8 @@ import { object, unchecked } from '../options/rules.js';
 import type { KeyPolicy } from './keys/key-material.js';
 import type { KeySource } from './keys/token-keys.js';
 import { buildKeyRing, type TrustedIssuer } from './keys/trusted-issuers.js';
-import { ProfileChoice, TokenVerifier } from './token-verifier.js';
+import { ProfileChoice } from './profiles/profile.js';
+import { TokenVerifier } from './token-verifier.js';
 import type { TokenClock } from './validate-claims.js';
 import type { VerifiedWebhookToken } from './webhook-claims.interface.js';
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { ProfileChoice } from '../../lib/token/token-verifier.js';
+import { ProfileChoice } from '../../lib/token/profiles/profile.js';
 import type { WebhookProfile } from '../../lib/token/index.js';
 
 const SPEC = 'webhook-token';
