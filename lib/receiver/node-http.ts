@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import type { BodySource, IncomingWebhook, RequestHeaders } from '../request/webhook-scheme.js';
 import type { WebhookAnswer } from '../request/webhook-answers.js';
 import type { WebhookReception } from './reception.js';
@@ -86,6 +87,27 @@ export function hasAmbiguousLength(request: IncomingMessage): boolean {
   if (request.httpVersionMajor !== 1 || request.method !== 'HEAD') return false;
   const { 'content-length': length, 'transfer-encoding': coding } = request.headers;
   return coding !== undefined || (length !== undefined && length !== '0');
+}
+
+/** The last request of each connection that closes after its answer. */
+const lastRequests = new WeakMap<Socket, IncomingMessage>();
+
+/**
+ * Makes a request the last one of its connection, whichever layer answers it.
+ *
+ * The header alone is not enough: Node still parses what has already arrived.
+ *
+ * @see RFC 9112, section 9.6
+ */
+export function endConnectionAfter(request: IncomingMessage, response: ServerResponse): void {
+  lastRequests.set(request.socket, request);
+  response.setHeader('Connection', 'close');
+}
+
+/** Whether a request follows the last one of its connection, so that it must not be processed. */
+export function isAfterConnectionEnd(request: IncomingMessage): boolean {
+  const last = lastRequests.get(request.socket);
+  return last !== undefined && last !== request;
 }
 
 /** A refused body of up to so many bytes is read and dropped, to keep the connection open (benchmark `forged`). */

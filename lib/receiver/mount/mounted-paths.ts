@@ -1,8 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import type { HttpServer } from '@nestjs/common';
-import { hasAmbiguousLength } from '../node-http.js';
+import { endConnectionAfter, hasAmbiguousLength, isAfterConnectionEnd } from '../node-http.js';
 import type { BodyShield } from './body-shield.js';
 
 /** Answers a request of Node, independent of the adapter. */
@@ -130,25 +129,4 @@ export class MountedPaths {
 /** The path of a request target, which may be an absolute URI (RFC 9112, section 3.2.2). */
 function pathOfTarget(target: string): string {
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
-}
-
-/** The last request of each connection that closes after its answer. */
-const lastRequests = new WeakMap<Socket, IncomingMessage>();
-
-/**
- * Makes a request the last one of its connection, whichever layer answers it.
- *
- * The header alone is not enough: Node still parses what has already arrived.
- *
- * @see RFC 9112, section 9.6
- */
-function endConnectionAfter(request: IncomingMessage, response: ServerResponse): void {
-  lastRequests.set(request.socket, request);
-  response.setHeader('Connection', 'close');
-}
-
-/** Whether a request follows the last one of its connection, so that it must not be processed. */
-function isAfterConnectionEnd(request: IncomingMessage): boolean {
-  const last = lastRequests.get(request.socket);
-  return last !== undefined && last !== request;
 }
