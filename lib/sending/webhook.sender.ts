@@ -20,6 +20,7 @@ import {
   credentialsConflict,
 } from './endpoint-credentials.js';
 import type { Endpoint } from './endpoint.js';
+import { signingFailure } from './failure-reason.js';
 import type { TransportOptions } from './connections.js';
 import { HttpTransport } from './http.transport.js';
 import { CredentialFailure, type OAuthTokens } from './oauth-tokens.js';
@@ -29,7 +30,6 @@ import {
   type ComposedRequest,
   type RequestContext,
 } from './request.composer.js';
-import { signingFailure } from './signing-failure.js';
 
 export interface SenderOptions extends TransportOptions {
   readonly clock: WebhookClock;
