@@ -45,6 +45,29 @@ export async function inTime<T>(
 }
 
 /**
+ * Resolves with the result of work that ends before the signal is aborted, and rejects if it does not; a later result is dropped.
+ *
+ * @param makeError - what is thrown then
+ */
+export async function untilAborted<T>(
+  work: Promise<T>,
+  signal: AbortSignal,
+  makeError: () => Error,
+): Promise<T> {
+  let stop = (): void => {};
+  const late = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(makeError());
+  });
+  if (signal.aborted) stop();
+  else signal.addEventListener('abort', stop);
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+/**
  * Does background work in rounds, the first one after `interval` milliseconds.
  *
  * @param work - resolves with the milliseconds until the next round, by default `interval`, also if it rejects

@@ -105,7 +105,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.requireRunning();
     if (tx !== undefined) return this.enqueueIn(tx, deliveries);
     return this.connection.reporting(async () =>
-      this.connection.inTime(TIMEOUTS_PER_CALL, async () => this.groups.enqueue(deliveries)),
+      this.connection.inTime(TIMEOUTS_PER_CALL, async () => this.groups.commitInGroup(deliveries)),
     );
   }
 
@@ -246,7 +246,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
-      const { records } = await this.record(run, deliveries, how);
+      const { records } = await this.insertDeliveries(run, deliveries, how);
       const { clock } = this.options;
       if (this.shared) await waitUntil(clock, clock.now() + TIME_TO_LIMIT, limits);
       return records;
@@ -277,8 +277,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const how = { notifies: this.needsOthers, waits };
     await this.setLimits(deliveries);
     const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
-      ? this.connection.transaction(async (run) => this.record(run, deliveries, how))
-      : this.record(this.runStatement, deliveries, how));
+      ? this.connection.transaction(async (run) => this.insertDeliveries(run, deliveries, how))
+      : this.insertDeliveries(this.runStatement, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.wake(limitedLanes);
@@ -321,7 +321,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
    *   transaction of the caller
    * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
    */
-  private async record(
+  private async insertDeliveries(
     run: RunStatement,
     deliveries: readonly EnqueuedDelivery[],
     how: { readonly notifies: boolean; readonly waits: boolean; readonly isJoined?: boolean },

@@ -5,13 +5,7 @@ import { ClaimLoop, type ClaimResult } from './claim-loop.js';
 import type { Row } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import type { DeliveryLimitTable } from './delivery-limit-table.js';
-import {
-  type ClaimedDelivery,
-  claimedDelivery,
-  outcomeRow,
-  type OutcomeRow,
-  releasedRow,
-} from './delivery-row.js';
+import { type ClaimedDelivery, claimedDelivery, outcomeRow, releasedRow } from './delivery-row.js';
 import type { ClaimRequest, DeliveryStatements } from './delivery-statements.js';
 import { KeyTurns } from './key-turns.js';
 import { LimitedLanes } from './limited-lanes.js';
@@ -51,7 +45,7 @@ export class DeliveryConsumer {
     this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
       this.loop.wake(lanes),
     );
-    this.outcomes = new OutcomeWriter(async (rows) => this.settle(rows), clock, lease);
+    this.outcomes = new OutcomeWriter({ connection, statements, keys: this.keys, limits, options });
     this.loop = new ClaimLoop({
       ...options,
       claim: async (request) => this.claim(request),
@@ -155,22 +149,6 @@ export class DeliveryConsumer {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
     }
     return run?.attempt !== undefined;
-  }
-
-  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
-  private async settle(rows: readonly OutcomeRow[]): Promise<void> {
-    const { connection, statements, options } = this.parts;
-    const values = [JSON.stringify(rows), connection.now, options.clock.now()];
-    const released = await connection.query(statements.settle, values);
-    const limited = rows.filter(({ slot }) => slot !== undefined);
-    if (released.length > 0) {
-      const seqs = released.map(({ seq }) => seq as string);
-      await this.keys.releaseNext(
-        seqs,
-        limited.map(({ lane }) => lane),
-      );
-    }
-    if (limited.length > 0) await this.limits.end(limited);
   }
 
   /** If it fails, the next run of the endpoint makes up for it. */

@@ -1,12 +1,7 @@
 import { isLimited, limitsKey } from '../queue/lane-limits.js';
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { Row } from './database.js';
-import {
-  type ClaimedDelivery,
-  claimedDelivery,
-  limitRow,
-  type OutcomeRow,
-} from './delivery-row.js';
+import { type ClaimedDelivery, claimedDelivery, type OutcomeRow } from './delivery-row.js';
 import { FLAGGED_AT_ONCE, type LimitStatements } from './limit-statements.js';
 import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
@@ -149,4 +144,9 @@ function keyOf({ concurrency, perSecond, burst, since }: LimitColumns): string {
     burst: burst ?? undefined,
     since: since ?? undefined,
   });
+}
+
+/** The limits of a lane as a row for `set`. */
+function limitRow(lane: string, { concurrency, perSecond, burst, since }: DeliveryLimits): object {
+  return { lane, concurrency, per_second: perSecond, burst, since };
 }

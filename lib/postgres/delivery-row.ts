@@ -1,7 +1,6 @@
 import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
-  DeliveryLimits,
   DeliveryRecord,
   DeliveryState,
   DeliveryStatus,
@@ -247,12 +246,4 @@ function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
 /** Replaces what PostgreSQL cannot store in a string: NUL and lone surrogates. */
 function storableText(text: string): string {
   return Buffer.from(text).toString().replaceAll('\0', '\uFFFD');
-}
-
-/** The limits of a lane as a row for `set`. */
-export function limitRow(
-  lane: string,
-  { concurrency, perSecond, burst, since }: DeliveryLimits,
-): object {
-  return { lane, concurrency, per_second: perSecond, burst, since };
 }

@@ -56,7 +56,7 @@ export class GroupCommit {
   constructor(private readonly parts: GroupCommitParts) {}
 
   /** Records all of the deliveries or none; resolves after the commit. */
-  async enqueue(deliveries: readonly EnqueuedDelivery[]): Promise<Records> {
+  async commitInGroup(deliveries: readonly EnqueuedDelivery[]): Promise<Records> {
     this.unanswered++;
     try {
       return await new Promise<Records>((resolve, reject) => {

@@ -1,9 +1,21 @@
-import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isOutage } from './database-failure.js';
+import type { DeliveryLimitTable } from './delivery-limit-table.js';
 import type { OutcomeRow } from './delivery-row.js';
+import type { DeliveryStatements } from './delivery-statements.js';
+import type { KeyTurns } from './key-turns.js';
+import type { QueueConnection } from './queue-connection.js';
+import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds between two attempts to write while the database is unavailable. */
 const PAUSE = 1_000;
+
+interface OutcomeWriterParts {
+  readonly connection: QueueConnection;
+  readonly statements: DeliveryStatements;
+  readonly keys: KeyTurns;
+  readonly limits: DeliveryLimitTable;
+  readonly options: ResolvedDatabaseQueueOptions;
+}
 
 interface PendingOutcome {
   readonly outcome: OutcomeRow;
@@ -22,12 +34,7 @@ export class OutcomeWriter {
   private closed = false;
   private endPause = (): void => {};
 
-  /** @param lease - milliseconds */
-  constructor(
-    private readonly writeBatch: (outcomes: readonly OutcomeRow[]) => Promise<void>,
-    private readonly clock: WebhookClock,
-    private readonly lease: number,
-  ) {}
+  constructor(private readonly parts: OutcomeWriterParts) {}
 
   /** Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired. */
   async write(outcome: OutcomeRow): Promise<void> {
@@ -55,21 +62,39 @@ export class OutcomeWriter {
   }
 
   private async writeWithRetries(outcomes: readonly OutcomeRow[]): Promise<void> {
-    const end = this.clock.now() + this.lease;
+    const { clock, lease } = this.parts.options;
+    const end = clock.now() + lease;
     for (;;) {
       try {
-        return await this.writeBatch(outcomes);
+        return await this.settle(outcomes);
       } catch (error) {
-        const isOver = !isOutage(error) && this.clock.now() + PAUSE >= end;
+        const isOver = !isOutage(error) && clock.now() + PAUSE >= end;
         if (this.closed || isOver) return;
       }
       await this.pause();
     }
   }
 
+  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
+  private async settle(outcomes: readonly OutcomeRow[]): Promise<void> {
+    const { connection, statements, keys, limits, options } = this.parts;
+    const values = [JSON.stringify(outcomes), connection.now, options.clock.now()];
+    const released = await connection.query(statements.settle, values);
+    const limited = outcomes.filter(({ slot }) => slot !== undefined);
+    if (released.length > 0) {
+      const seqs = released.map(({ seq }) => seq as string);
+      await keys.releaseNext(
+        seqs,
+        limited.map(({ lane }) => lane),
+      );
+    }
+    if (limited.length > 0) await limits.end(limited);
+  }
+
   private async pause(): Promise<void> {
+    const { clock } = this.parts.options;
     await new Promise<void>((resolve) => {
-      const cancel = this.clock.wakeAt(this.clock.now() + PAUSE, resolve);
+      const cancel = clock.wakeAt(clock.now() + PAUSE, resolve);
       this.endPause = () => {
         cancel();
         resolve();

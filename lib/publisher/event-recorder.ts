@@ -13,12 +13,15 @@ import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
 export type EarlierRecords = readonly (DeliveryRecord | undefined)[];
 
+interface AddressedDelivery {
+  readonly delivery: OutgoingDelivery;
+  readonly endpoint: Endpoint;
+}
+
 /** An event with its deliveries, ready to be recorded. */
 export interface AddressedEvent {
   readonly draft: EventDraft;
-  readonly deliveries: readonly OutgoingDelivery[];
-  /** Of each delivery, in their order. */
-  readonly endpoints: readonly Endpoint[];
+  readonly deliveries: readonly AddressedDelivery[];
   readonly options: Pick<ResolvedPublishOptions, 'id' | 'delay' | 'signal'>;
   /** Says in messages which event of a call it is; absent if the call has only one. */
   readonly position?: string | undefined;
@@ -80,15 +83,14 @@ export class EventRecorder {
     // A conflict must leave nothing recorded.
     const named = events.filter(({ options }) => options.id !== undefined);
     if (named.length > 0 && items.length > 1) {
-      const ids = named.flatMap(({ deliveries }) => deliveries.map(({ id }) => id));
+      const ids = named.flatMap(({ deliveries }) => deliveries.map(({ delivery }) => delivery.id));
       requireSameContents(named, await this.queue.find(ids, within));
     }
     return requireSameContents(events, await this.queue.enqueue(items, within));
   }
 
-  private async requireThatHeadsCanCarry({ deliveries, endpoints }: AddressedEvent): Promise<void> {
-    for (const [index, delivery] of deliveries.entries()) {
-      const endpoint = endpoints[index]!;
+  private async requireThatHeadsCanCarry({ deliveries }: AddressedEvent): Promise<void> {
+    for (const { delivery, endpoint } of deliveries) {
       if ((delivery.method ?? endpoint.method) === 'HEAD') {
         await this.composer.requireThatHeadCanCarry(delivery, endpoint);
       }
@@ -103,15 +105,18 @@ export function areDuplicates(earlier: EarlierRecords): boolean {
 
 function withTrace(event: AddressedEvent, trace: OutgoingDelivery['trace']): AddressedEvent {
   if (trace === undefined) return event;
-  return { ...event, deliveries: event.deliveries.map((delivery) => ({ ...delivery, trace })) };
+  const deliveries = event.deliveries.map(({ delivery, endpoint }) => ({
+    delivery: { ...delivery, trace },
+    endpoint,
+  }));
+  return { ...event, deliveries };
 }
 
 function itemsOf(
-  { deliveries, endpoints, options }: AddressedEvent,
+  { deliveries, options }: AddressedEvent,
   now: number,
 ): EnqueuedDelivery<OutgoingDelivery>[] {
-  return deliveries.map((delivery, index) => {
-    const endpoint = endpoints[index]!;
+  return deliveries.map(({ delivery, endpoint }) => {
     const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
     const limits = limitsOf(endpoint);
     // Removed limits may have left a pause, which ends once the endpoint is enabled.
@@ -124,7 +129,7 @@ function itemsOf(
 function requireDistinctContents(events: readonly AddressedEvent[]): void {
   const first = new Map<string, OutgoingDelivery>();
   for (const event of events) {
-    for (const delivery of event.deliveries) {
+    for (const { delivery } of event.deliveries) {
       const other = first.get(delivery.id);
       if (other === undefined) first.set(delivery.id, delivery);
       else requireSame(event, delivery, other);
@@ -145,7 +150,8 @@ function requireSameContents(
   return events.map((event) => {
     const earlier = records.slice(end, (end += event.deliveries.length));
     for (const [index, record] of earlier.entries()) {
-      if (record !== undefined) requireSame(event, event.deliveries[index]!, record.delivery);
+      const { delivery } = event.deliveries[index]!;
+      if (record !== undefined) requireSame(event, delivery, record.delivery);
     }
     return earlier;
   });

@@ -50,7 +50,7 @@ import {
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
 /** A checked event that is not addressed yet. */
-type ReadEvent = Omit<AddressedEvent, 'deliveries' | 'endpoints'>;
+type ReadEvent = Omit<AddressedEvent, 'deliveries'>;
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
@@ -233,14 +233,14 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     // In the transaction: with a second connection, concurrent transactions could exhaust the pool and wait for each other.
     const endpoints = await this.endpoints.subscribed(draft, tx);
     const deliveries = await inEvent(read, () =>
-      endpoints.map((endpoint) => deliveryTo(endpoint, draft)),
+      endpoints.map((endpoint) => ({ delivery: deliveryTo(endpoint, draft), endpoint })),
     );
     if (deliveries.length === 0) {
       this.logger.debug(
         `No enabled endpoint subscribes to "${draft.event}" with a filter that it matches.`,
       );
     }
-    return { deliveries, endpoints, ...read };
+    return { deliveries, ...read };
   }
 
   private async sendEvent(
@@ -263,7 +263,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       );
     }
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const addressed = { draft, deliveries: [delivery], endpoints: [endpoint], options };
+    const addressed = { draft, deliveries: [{ delivery, endpoint }], options };
     const wait = options.delay + endpoint.retry.waitBefore(1);
     return this.firstAttempts.make(delivery, { wait, signal: options.signal }, async () => {
       const [earlier] = await this.recorder.record([addressed]);
@@ -342,7 +342,10 @@ function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords
   return {
     id: draft.eventId,
     event: draft.event,
-    deliveries: deliveries.map(({ id, endpointId }) => ({ id, endpointId: endpointId! })),
+    deliveries: deliveries.map(({ delivery: { id, endpointId } }) => ({
+      id,
+      endpointId: endpointId!,
+    })),
     ...(areDuplicates(earlier) && { duplicate: true }),
   };
 }

@@ -3,7 +3,7 @@ import type { FailureReason, SignedFacts } from '../queue/webhook-delivery.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { AnswerBody } from './answer-excerpt.js';
-import { transportFailure } from './transport-failure.js';
+import { transportFailure } from './failure-reason.js';
 
 /** One attempt: its result, and details that only stored deliveries and the caller of `send` get. */
 export interface Attempt {

@@ -25,7 +25,7 @@ import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 import { RESERVED_HEADERS } from './endpoint-settings.js';
 import type { ComposedRequest } from './request.composer.js';
-import { isForeign } from './transport-failure.js';
+import { isForeign } from './failure-reason.js';
 
 interface HttpClient {
   readonly http: HttpService;

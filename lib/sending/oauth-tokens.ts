@@ -1,13 +1,12 @@
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { MINUTE, SECOND } from '../clock/duration.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents, type GuardedAgentsOptions } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
-import { transportFailure } from './transport-failure.js';
-import { untilAborted } from './signing-failure.js';
+import { transportFailure } from './failure-reason.js';
 
 /** For one request, whichever delivery needs its token. */
 const TIMEOUT = 15 * SECOND;
@@ -99,13 +98,11 @@ export class OAuthTokens {
     const isValid = current !== undefined && this.options.clock.now() < current.renewAt;
     if (isValid && current.value !== refused) return current.value;
     state.fetching ??= this.renew(credentials, state);
-    try {
-      return (await untilAborted(state.fetching, signal)).value;
-    } catch (error) {
-      if (!signal.aborted) throw error;
+    const token = await untilAborted(state.fetching, signal, () => {
       const reason = signal.reason === 'aborted' ? 'aborted' : 'credentials_unavailable';
-      throw new CredentialFailure(reason, 'the token endpoint did not answer in time');
-    }
+      return new CredentialFailure(reason, 'the token endpoint did not answer in time');
+    });
+    return token.value;
   }
 
   /** Aborts requests and closes the connections. */

@@ -1,5 +1,5 @@
 import { SECOND } from '../clock/duration.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
 import type { TraceContext } from '../diagnostics/operation.js';
 import { WebhookDeliveryError, WebhookSigningError } from '../errors/webhook.error.js';
 import type { DeliveryPayload, OutgoingDelivery } from '../queue/webhook-delivery.js';
@@ -14,8 +14,8 @@ import {
   type SentProfile,
 } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
+import { signingFailure } from './failure-reason.js';
 import { isStandardWebhooks, tokenProfile } from './sent-profile.js';
-import { signingFailure, untilAborted } from './signing-failure.js';
 
 /** A signed request, ready to be sent. It holds the token and the signature, so never log it. */
 export interface ComposedRequest {
@@ -266,7 +266,17 @@ async function sign(
     order: orderOf(delivery),
     ...content,
   });
-  return signal === undefined ? token : untilAborted(token, signal);
+  return signal === undefined
+    ? token
+    : untilAborted(token, signal, () => signedTooLate(signal.reason));
+}
+
+function signedTooLate(cause: unknown): WebhookSigningError {
+  return new WebhookSigningError(
+    'signing_failed',
+    'the signer took longer than the timeout of the attempt; raise the timeout of the endpoint, or make the signer faster.',
+    { cause },
+  );
 }
 
 function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput['order'] {

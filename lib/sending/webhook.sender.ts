@@ -20,6 +20,7 @@ import {
   credentialsConflict,
 } from './endpoint-credentials.js';
 import type { Endpoint } from './endpoint.js';
+import { signingFailure } from './failure-reason.js';
 import type { TransportOptions } from './connections.js';
 import { HttpTransport } from './http.transport.js';
 import { CredentialFailure, type OAuthTokens } from './oauth-tokens.js';
@@ -29,7 +30,6 @@ import {
   type ComposedRequest,
   type RequestContext,
 } from './request.composer.js';
-import { signingFailure } from './signing-failure.js';
 
 export interface SenderOptions extends TransportOptions {
   readonly clock: WebhookClock;
@@ -40,10 +40,7 @@ interface Exchange {
   readonly delivery: OutgoingDelivery;
   readonly endpoint: Endpoint;
   readonly context: RequestContext & { readonly signal: AbortSignal };
-  readonly send: (
-    request: ComposedRequest,
-    certificate: ClientCertificate | undefined,
-  ) => Promise<ReceiverAnswer | NoAnswer>;
+  readonly tracing: RequestTracing | undefined;
   readonly requests: ComposedRequest[];
   /** Secret values in the headers of the requests. */
   readonly credentials: string[];
@@ -110,10 +107,7 @@ export class WebhookSender {
         delivery,
         endpoint,
         context: { attempt: number, signal, trace: tracing?.trace },
-        send: async (request, certificate) => {
-          const send = async () => this.transport.send(request, signal, certificate);
-          return tracing === undefined ? send() : tracing.send(send);
-        },
+        tracing,
         requests: [],
         credentials: [],
       };
@@ -177,12 +171,21 @@ export class WebhookSender {
       const composed = await compose({ credentials: own.headers, ...context });
       this.log.recovered('signing');
       exchange.requests.push(composed);
-      const answer = await exchange.send(composed, own.certificate);
+      const answer = await this.send(exchange, composed, own.certificate);
       const isStale = answer.statusCode === UNAUTHORIZED && exchange.refusedToken === undefined;
       if (!isStale || own.accessToken === undefined) return answer;
       // Only once in an attempt: the endpoint may have another reason to refuse it.
       exchange.refusedToken = own.accessToken;
     }
+  }
+
+  private async send(
+    { context: { signal }, tracing }: Exchange,
+    request: ComposedRequest,
+    certificate: ClientCertificate | undefined,
+  ): Promise<ReceiverAnswer | NoAnswer> {
+    const send = async () => this.transport.send(request, signal, certificate);
+    return tracing === undefined ? send() : tracing.send(send);
   }
 
   /**

@@ -57,7 +57,7 @@ describe('group commit', () => {
   });
 
   const call = (...ids: string[]): Promise<readonly (DeliveryRecord | undefined)[]> =>
-    commit.enqueue(ids.map((id) => due(id)));
+    commit.commitInGroup(ids.map((id) => due(id)));
   /** Lets promises settle. */
   const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   /** A call in its own turn of the event loop. */
@@ -154,7 +154,7 @@ describe('group commit', () => {
   });
 
   it('limits the payload bytes of a group', async () => {
-    for (const id of ['a', 'b', 'c']) void commit.enqueue([large(id, MAX_GROUP_BYTES / 2)]);
+    for (const id of ['a', 'b', 'c']) void commit.commitInGroup([large(id, MAX_GROUP_BYTES / 2)]);
     await turn();
 
     expect(groups.map(({ ids }) => ids)).toEqual([['a', 'b'], ['c']]);

@@ -1,5 +1,6 @@
 import { blockedDestination } from '../egress/egress-policy.js';
 import { PROXY_FAILED } from '../egress/egress-proxy.js';
+import { isWebhookError } from '../errors/webhook.error.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 
 const REASONS: Readonly<Record<string, FailureReason>> = {
@@ -107,4 +108,26 @@ function isCutOff(error: unknown): boolean {
 function messageOf(error: unknown): string {
   const message = (error as ErrorLike | null | undefined)?.message;
   return typeof message === 'string' ? message : '';
+}
+
+/** Errors that a later attempt may not meet: each is retried until the operator has corrected its cause, so no event is lost. */
+const NO_KEY = [
+  'no_signing_key',
+  // A key provider that is unavailable has no key for now.
+  'keys_unavailable',
+  'sealed_secret_unreadable',
+  'endpoint_unreadable',
+  // The provider's current key does not fit the wire format; a later one may.
+  'invalid_token',
+] as const;
+
+/**
+ * Maps the error of a request that could not be signed to a failure reason.
+ *
+ * @returns `undefined` for other errors
+ */
+export function signingFailure(error: unknown): FailureReason | undefined {
+  if (NO_KEY.some((code) => isWebhookError(error, code))) return 'no_signing_key';
+  if (!isWebhookError(error, 'signing_failed')) return undefined;
+  return error.cause === 'aborted' ? 'aborted' : 'signing_failed';
 }

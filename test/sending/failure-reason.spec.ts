@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { WebhookDestinationBlockedError } from 'nestjs-webhook-token';
-import { transportFailure } from '../../lib/sending/transport-failure.js';
+import { transportFailure } from '../../lib/sending/failure-reason.js';
 
 describe('transportFailure', () => {
   it.each([
