@@ -152,15 +152,19 @@ function gramsOf(tokens: readonly string[]): Set<string> {
   return grams;
 }
 
+/** Each value is searched once, and overlaps are skipped, since senders of answers choose both: the work stays linear. */
 function findWhole(text: string, wanted: readonly string[], mark: Finding['mark']): Finding[] {
   const lower = lowerCase(text);
-  return wanted.map(lowerCase).flatMap((value) => {
-    const findings: Finding[] = [];
-    for (let from = lower.indexOf(value); from >= 0; from = lower.indexOf(value, from + 1)) {
-      findings.push({ from, to: from + value.length, mark });
+  const findings: Finding[] = [];
+  for (const value of new Set(wanted.map(lowerCase))) {
+    let from = lower.indexOf(value);
+    while (from >= 0) {
+      const to = from + value.length;
+      findings.push({ from, to, mark });
+      from = lower.indexOf(value, to);
     }
-    return findings;
-  });
+  }
+  return findings;
 }
 
 function keysOf(headers: Readonly<Record<string, string>> | readonly string[]): string[] {

@@ -263,13 +263,17 @@ function signedFacts(token: string): SignedFacts {
     : [...facts, header['kid']]) as unknown as SignedFacts;
 }
 
+/** Of a value of a header; more would make an answer that repeats them expensive to search. */
+const MOST_PARTS = 10;
+
 /** The beginning of the answer, which is stored with the attempt. */
 function excerptOfAnswer(
   answer: ReceiverAnswer | NoAnswer,
   { endpoint: { url, headers }, requests, credentials: sent }: Exchange,
 ): string | undefined {
   if (answer.statusCode === undefined || answer.body === undefined) return undefined;
-  const credentials = sent.flatMap((value) => [value, ...value.split(' ').slice(1)]);
+  // A receiver may repeat a value without its scheme, such as Basic.
+  const credentials = sent.flatMap((value) => [value, ...value.split(' ', MOST_PARTS).slice(1)]);
   const tokens = requests.map(({ token }) => token);
   const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
     value.split(' '),

@@ -124,6 +124,16 @@ describe('excerptOf', () => {
     });
   });
 
+  it('redacts answers that repeat what the URL and the headers repeat', () => {
+    const octets = Buffer.from('a'.repeat(65_536));
+    const answer = { octets, contentType: 'text/plain', contentEncoding: undefined };
+    const segments = Array.from({ length: 40 }, (_, index) => 'a'.repeat(17 + index));
+    const url = `https://crm.example/${segments.join('/')}?key=${'a'.repeat(8)}`;
+    const credentials = Array.from({ length: 200 }, () => 'a');
+
+    expect(excerptOf(answer, { ...secrets, url, credentials })).toBe('[url]');
+  });
+
   it('keeps text that only resembles a token', () => {
     for (const body of ['v1.2.3', 'my.service.example.com', 'a%20b &amp; c', '100 % \\ sure']) {
       expect(excerpt(body)).toBe(body);
