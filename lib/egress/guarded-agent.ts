@@ -4,6 +4,7 @@ import http from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { createSecureContext } from 'node:tls';
 import { callbackify } from 'node:util';
 import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
@@ -61,11 +62,11 @@ export function createGuardedAgents(
   setMaxListeners(0, closing.signal);
   const route = { policy, lookup, proxy: options.proxy, signal: closing.signal };
   const httpAgent = guard(new http.Agent(pool), route);
-  const httpsAgent = guard(
-    // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
-    new https.Agent({ ...options.tls, ...pool, minVersion: 'TLSv1.2', rejectUnauthorized: true }),
-    route,
-  );
+  // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
+  const tls = { ...options.tls, minVersion: 'TLSv1.2', rejectUnauthorized: true } as const;
+  // Once instead of for each connection, since deriving a key from its passphrase blocks the process.
+  const secureContext = tls.passphrase === undefined ? undefined : createSecureContext(tls);
+  const httpsAgent = guard(new https.Agent({ ...tls, ...pool, secureContext }), route);
   return {
     httpAgent,
     httpsAgent,
@@ -258,3 +259,18 @@ function refusedSocket(error: Error): Socket {
   process.nextTick(() => socket.destroy(error));
   return socket;
 }
+
+/** Interim answers (1xx) that a server may send ahead of its answer. */
+const MOST_INTERIM = 200;
+
+/** Ends a request whose server sends interim answers without end: Node reads them, and no limit on the answer counts them. */
+export function limitInterimAnswers(request: http.ClientRequest): void {
+  let interim = 0;
+  request.on('information', () => {
+    if (++interim > MOST_INTERIM) request.destroy(TOO_MANY_INTERIM);
+  });
+}
+
+const TOO_MANY_INTERIM = Object.assign(new Error('The server sends too many interim answers.'), {
+  code: 'HPE_HEADER_OVERFLOW',
+});

@@ -1,7 +1,11 @@
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { blockedDestination, type EgressPolicy } from '../egress/egress-policy.js';
-import { createGuardedAgents, type EgressTlsOptions } from '../egress/guarded-agent.js';
+import {
+  createGuardedAgents,
+  type EgressTlsOptions,
+  limitInterimAnswers,
+} from '../egress/guarded-agent.js';
 import { decodeUtf8 } from '../token/decoding.js';
 import { parseJson } from '../token/json.js';
 import { reasonOf } from './key-log.js';
@@ -74,6 +78,7 @@ export function createJsonClient({
 
 function answerTo(request: http.ClientRequest, maxBytes: number, isPost: boolean): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    limitInterimAnswers(request);
     request.on('error', reject);
     request.once('response', (response) => {
       const refuse = (reason: string): void => {

@@ -2,7 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
-import type { GuardedAgents } from '../egress/guarded-agent.js';
+import { type GuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
@@ -331,6 +331,7 @@ async function sendByNode(
       headers: plainHeaders(headers),
       agent: isSecure ? agents.httpsAgent : agents.httpAgent,
     });
+    limitInterimAnswers(request);
     // Not the option `signal` of node:http, which takes twice as long as this.
     signal?.addEventListener('abort', () => request.destroy());
     let answer: IncomingMessage | undefined;

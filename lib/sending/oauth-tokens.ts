@@ -3,7 +3,11 @@ import https from 'node:https';
 import { MINUTE, SECOND } from '../clock/duration.js';
 import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
 import type { EgressPolicy } from '../egress/egress-policy.js';
-import { createGuardedAgents, type GuardedAgentsOptions } from '../egress/guarded-agent.js';
+import {
+  createGuardedAgents,
+  type GuardedAgentsOptions,
+  limitInterimAnswers,
+} from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
 import { transportFailure } from './failure-reason.js';
@@ -162,6 +166,7 @@ export class OAuthTokens {
         },
         signal,
       });
+      limitInterimAnswers(request);
       request.once('error', reject);
       request.once('response', (answer) => {
         readAnswer(answer).then(resolve, (error: unknown) => {
