@@ -1,3 +1,4 @@
+import { createPrivateKey } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
@@ -56,6 +57,10 @@ const AUTHORIZATION = 'Authorization';
 const MAX_PEM = 32_768;
 const MAX_VALUE = 8_192;
 const MAX_HEADERS = 20;
+/** Of PBKDF2: a few times ten milliseconds for each secure context. */
+const MAX_ITERATIONS = 100_000;
+/** Signing a handshake takes 40 ms with so many bits, and eight times as long with twice as many. */
+const MAX_RSA_BITS = 8_192;
 
 const short = (max: number): Rule<string> =>
   rule(
@@ -74,8 +79,16 @@ const CERTIFICATE = object<ClientCertificate>()(
   },
   {
     across(tls, at) {
-      const problem = at.has('') ? undefined : tlsProblem(tls);
-      if (problem !== undefined) at.add('', problem);
+      if (at.has('')) return;
+      const { key, passphrase } = tls;
+      // First, since reading the key takes the time that is refused.
+      const costly = derivationProblem(key);
+      if (costly !== undefined) return at.add('key', costly);
+      const problem = tlsProblem(tls);
+      if (problem !== undefined) return at.add('', problem);
+      const { modulusLength = 0 } =
+        createPrivateKey({ key, passphrase }).asymmetricKeyDetails ?? {};
+      at.require(modulusLength <= MAX_RSA_BITS, 'key', `must have at most ${MAX_RSA_BITS} bits`);
     },
   },
 );
@@ -89,6 +102,51 @@ export function tlsProblem(tls: EgressTlsOptions): string | undefined {
     // The error is dropped, because it may quote the key or the passphrase.
     return 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
   }
+}
+
+const ENCRYPTED = '-----BEGIN ENCRYPTED PRIVATE KEY-----';
+const BASE64_TO_END = /^([A-Za-z0-9+/=\s]+)-----END ENCRYPTED PRIVATE KEY-----/;
+/** The object identifier of scrypt, 1.3.6.1.4.1.11591.4.11, in DER. */
+const SCRYPT = Buffer.from('06092b06010401da47040b', 'hex');
+
+const MAX_DEPTH = 16;
+
+/** Says why deriving the key from its passphrase would take too long: it stops the process, and its owner chooses the effort. */
+function derivationProblem(pem: string): string | undefined {
+  const remedy = 'encrypt the key again with "openssl pkcs8 -topk8 -iter 2048", or decrypt it';
+  for (const block of pem.split(ENCRYPTED).slice(1)) {
+    const der = Buffer.from(BASE64_TO_END.exec(block)?.[1] ?? '', 'base64');
+    const integers = integersOf(der);
+    if (!integers?.length) return `cannot be read; ${remedy}`;
+    if (der.includes(SCRYPT) || integers.some((value) => value > MAX_ITERATIONS)) {
+      return `must be encrypted by PBKDF2 with at most ${MAX_ITERATIONS} iterations; ${remedy}`;
+    }
+  }
+  return undefined;
+}
+
+/** The integers of a DER encoding, nested ones included; `undefined` if it is none. */
+function integersOf(der: Buffer, depth = 0): number[] | undefined {
+  if (depth > MAX_DEPTH) return undefined;
+  const integers: number[] = [];
+  let at = 0;
+  while (at < der.length) {
+    const tag = der[at]!;
+    const first = der[at + 1] ?? 0x80;
+    const lengthBytes = first < 0x80 ? 0 : first - 0x80;
+    // Indefinite lengths are BER.
+    if (first === 0x80 || lengthBytes > 3 || at + 2 + lengthBytes > der.length) return undefined;
+    const begin = at + 2 + lengthBytes;
+    at = begin + (lengthBytes === 0 ? first : der.readUIntBE(at + 2, lengthBytes));
+    if (at > der.length) return undefined;
+    const content = der.subarray(begin, at);
+    const isConstructed = (tag & 0x20) !== 0;
+    const nested = isConstructed ? integersOf(content, depth + 1) : [];
+    if (nested === undefined) return undefined;
+    integers.push(...nested);
+    if (tag === 0x02) integers.push(Number(`0x0${content.toString('hex')}`));
+  }
+  return integers;
 }
 
 const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {

@@ -1,3 +1,4 @@
+import { createPrivateKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import https from 'node:https';
@@ -151,6 +152,20 @@ describe('credentials of a managed endpoint', () => {
     expect(answer).toContain('X-Api-Key');
     expect(answer).not.toContain(API_KEY);
     expect(answer).not.toContain('access-token-1');
+  });
+
+  it('are removed from an answer that repeats each of many words of theirs', async () => {
+    await created({ headers: { 'X-Api-Key': 'a '.repeat(4_000).trim() } });
+    receiver.script = () => ({
+      status: 500,
+      headers: { 'Content-Type': 'text/plain' },
+      body: 'a'.repeat(16_384),
+    });
+    await send();
+    const [delivery] = (await bench.module.get(WebhookDeliveries).list()).deliveries;
+    const stored = await bench.module.get(WebhookDeliveries).get(delivery!.id);
+
+    expect(stored!.attempts.at(-1)!.answer).toBe('[header]');
   });
 
   it('are kept by an update, replaced as a whole, and removed by null', async () => {
@@ -470,6 +485,47 @@ describe('a client certificate', () => {
     });
   });
 
+  it('may have an encrypted key', async () => {
+    const passphrase = 'secret';
+    const key = createPrivateKey(pem('hooks.test.key'))
+      .export({ type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase })
+      .toString();
+    const encrypted = { ...certificate('hooks.test.cert'), key, passphrase };
+    await endpoints().create({ id: 'a', url: url(), credentials: { certificate: encrypted } });
+
+    expect(await bench.publisher.send('a', 'invoice.paid', ['x'])).toMatchObject({
+      status: 'delivered',
+    });
+  });
+
+  it.each<[string, string, string]>([
+    ['takes long to decrypt', pkcs8(pbkdf2(100_001)), 'at most 100000 iterations'],
+    ['takes forever to decrypt', pkcs8(pbkdf2(2 ** 31 - 1)), 'at most 100000 iterations'],
+    ['derives its key by scrypt', pkcs8(scrypt()), 'at most 100000 iterations'],
+    ['has a length of BER', pkcs8('30800000'), 'cannot be read'],
+    ['is nested too deeply', pkcs8(nested(20)), 'cannot be read'],
+    [
+      'has headers in its PEM',
+      pkcs8(pbkdf2(2_048)).replace('\n', '\nProc-Type: x\n\n'),
+      'cannot be read',
+    ],
+    [
+      'hides behind another one',
+      pkcs8(pbkdf2(2_048)) + pkcs8(pbkdf2(100_001)),
+      'at most 100000 iterations',
+    ],
+  ])('is refused if its key %s', async (_, key, message) => {
+    const { cert } = certificate('hooks.test.cert');
+    const refused = endpoints().create({
+      id: 'a',
+      url: url(),
+      credentials: { certificate: { cert, key, passphrase: 'secret' } },
+    });
+
+    await expect(refused).rejects.toThrow(`credentials.certificate.key: `);
+    await expect(refused).rejects.toThrow(message);
+  });
+
   it('replaces that of the publisher', async () => {
     await bench.stop();
     bench = await PublisherBench.start({
@@ -490,3 +546,43 @@ describe('a client certificate', () => {
     expect((await endpoints().get('own')).credentials).toEqual(['certificate']);
   });
 });
+
+/** An element of DER in hexadecimal digits. */
+function der(tag: string, ...parts: readonly string[]): string {
+  const content = parts.join('');
+  const length = content.length / 2;
+  const long = length < 0x80 ? '' : length < 0x100 ? '81' : '82';
+  return `${tag}${long}${length.toString(16).padStart(long === '82' ? 4 : 2, '0')}${content}`;
+}
+
+function integer(value: number): string {
+  const digits = value.toString(16);
+  const even = digits.length % 2 === 0 ? digits : `0${digits}`;
+  return der('02', parseInt(even.slice(0, 2), 16) < 0x80 ? even : `00${even}`);
+}
+
+function pbkdf2(iterations: number): string {
+  const kdf = der('30', der('04', '00'.repeat(8)), integer(iterations));
+  return encrypted(der('30', '06092a864886f70d01050c', kdf));
+}
+
+function scrypt(): string {
+  const kdf = der('30', der('04', '00'.repeat(8)), integer(16_384), integer(8), integer(1));
+  return encrypted(der('30', '06092b06010401da47040b', kdf));
+}
+
+function encrypted(derivation: string): string {
+  const pbes2 = '06092a864886f70d01050d';
+  const aes256Cbc = der('30', '060960864801650304012a', der('04', '00'.repeat(16)));
+  const algorithm = der('30', pbes2, der('30', derivation, aes256Cbc));
+  return der('30', algorithm, der('04', '00'.repeat(160)));
+}
+
+function nested(levels: number): string {
+  return levels === 0 ? '' : der('30', nested(levels - 1));
+}
+
+function pkcs8(hex: string): string {
+  const lines = Buffer.from(hex, 'hex').toString('base64').replace(/.{64}/g, '$&\n');
+  return `-----BEGIN ENCRYPTED PRIVATE KEY-----\n${lines}\n-----END ENCRYPTED PRIVATE KEY-----\n`;
+}
