@@ -25,6 +25,9 @@ import { type PortalGrant, WebhookPortal } from './webhook.portal.js';
 /** Bytes of a body that no parser of the application has read. */
 const MAX_BODY = 65_536;
 
+/** Links of one tenant that are opened in a minute; each is recorded. */
+const LINKS_PER_MINUTE = 60;
+
 const COMMON_HEADERS = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' };
 
 /** An adapter's request and response: of Express, or of Fastify with Node's as `raw`. */
@@ -196,6 +199,7 @@ export class ConsoleHandler {
       );
     }
     const access = accessOfGrant(opened.grant);
+    this.limits.requireRate(access, { path: 'session', perMinute: LINKS_PER_MINUTE });
     const { actor, tenant } = access;
     await this.log.acted({
       by: 'partner',
