@@ -82,6 +82,21 @@ export function requireSameSite({ method, headers, body, origins }: ConsoleReque
 const LOOPBACK = /^(?:(?:[^:/@]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
 const LOOPBACK_ADDRESS = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
+/** Headers that only proxies and tunnels add. Not every one of them sends `X-Forwarded-For`. */
+const PROXY_HEADERS = [
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'x-client-ip',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-server',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'fastly-client-ip',
+  'fly-client-ip',
+];
+
 /**
  * Refuses a request that was not made on this machine for this machine. A page of another site could let its own name resolve to
  * this machine; other machines can send any host name; and a tunnel or proxy that forwards from elsewhere may replace it.
@@ -95,7 +110,7 @@ export function requireLoopback({
   const addresses = [socket.remoteAddress ?? '', ...listOf(headers['x-forwarded-for'])];
   const isLocal =
     LOOPBACK.test(headers.host ?? '') &&
-    headers.forwarded === undefined &&
+    PROXY_HEADERS.every((name) => headers[name] === undefined) &&
     addresses.every((address) => LOOPBACK_ADDRESS.test(address));
   if (isLocal) return;
   throw new ConsoleError(

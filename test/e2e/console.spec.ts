@@ -439,7 +439,21 @@ describe.each(adapters)('the console on %s', (_, create) => {
       (await call(started.origin, 'GET', `${API}/session`, undefined, headers)).status;
     expect(await forwarded({ 'x-forwarded-for': '127.0.0.1, ::1' })).toBe(200);
     expect(await forwarded({ 'x-forwarded-for': '203.0.113.7, 127.0.0.1' })).toBe(403);
-    expect(await forwarded({ forwarded: 'for=203.0.113.7' })).toBe(403);
+    for (const [name, value] of [
+      ['forwarded', 'for=203.0.113.7'],
+      ['via', '1.1 proxy.example'],
+      ['x-real-ip', '203.0.113.7'],
+      ['x-client-ip', '203.0.113.7'],
+      ['x-forwarded-host', 'shop.example'],
+      ['x-forwarded-proto', 'https'],
+      ['x-forwarded-server', 'proxy.example'],
+      ['cf-connecting-ip', '203.0.113.7'],
+      ['true-client-ip', '203.0.113.7'],
+      ['fastly-client-ip', '203.0.113.7'],
+      ['fly-client-ip', '203.0.113.7'],
+    ] as const) {
+      expect([name, await forwarded({ [name]: value })]).toEqual([name, 403]);
+    }
     await started.app.close();
     started = await startConsole(create(), { guards: [Allow] });
     const headers = { host: 'ops.example', 'x-user': 'ada' };
