@@ -66,7 +66,7 @@ export function requireSameSite({ method, headers, body, origins }: ConsoleReque
   }
   const site = headers['sec-fetch-site'];
   if (site !== undefined) {
-    // `none`: no site sent it, but somebody who typed the address.
+    // `none`: a user has typed the address.
     const isOwn = site === 'same-origin' || (site === 'none' && !isChange);
     if (!isOwn) refuse('another site sent it');
     return;
