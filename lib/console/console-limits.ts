@@ -29,7 +29,10 @@ export class ConsoleLimits {
   }
 
   /** @throws {@link ConsoleError} `too_many_requests` if the route was called more often than it allows */
-  requireRate({ tenant, actor }: ConsoleAccess, { path, perMinute }: ConsoleRoute): void {
+  requireRate(
+    { tenant, actor }: ConsoleAccess,
+    { path, perMinute }: Pick<ConsoleRoute, 'path' | 'perMinute'>,
+  ): void {
     if (perMinute === undefined) return;
     const key = JSON.stringify([path, tenant, tenant === undefined ? actor : undefined]);
     const wait = this.rate.waitAfter(key, perMinute);

@@ -47,26 +47,28 @@ export function requireCapabilities(
 
 /**
  * Refuses a request that another site may have caused. A custom header needs the consent of CORS, and an application may give it too
- * generously, so the origin is checked too. Headers of proxies are not believed, since any client can send them.
+ * generously, so the origin is checked too, also of a read: a console without a guard needs no cookie that browsers could withhold.
+ * Headers of proxies are not believed, since any client can send them.
  *
- * @param origins - from which the page is served
  * @throws {@link ConsoleError} `cross_site_request`
  */
-export function requireSameSite(
-  headers: IncomingHttpHeaders,
-  hasBody: boolean,
-  origins: readonly string[],
-): void {
+export function requireSameSite({ method, headers, body, origins }: ConsoleRequest): void {
   const refuse = (why: string): never => {
     throw new ConsoleError('cross_site_request', `The request was refused: ${why}.`);
   };
-  if (headers['webhook-console'] !== '1') refuse('the header "Webhook-Console: 1" is missing');
+  const isChange = method !== 'GET' && method !== 'HEAD';
+  if (isChange && headers['webhook-console'] !== '1') {
+    refuse('the header "Webhook-Console: 1" is missing');
+  }
+  const hasBody = isChange && body !== undefined;
   if (hasBody && !/^application\/json\s*(?:;|$)/i.test(headers['content-type'] ?? '')) {
     refuse('its body is not application/json');
   }
   const site = headers['sec-fetch-site'];
   if (site !== undefined) {
-    if (site !== 'same-origin') refuse('another site sent it');
+    // `none`: a user has typed the address.
+    const isOwn = site === 'same-origin' || (site === 'none' && !isChange);
+    if (!isOwn) refuse('another site sent it');
     return;
   }
   const { origin } = headers;
@@ -79,6 +81,21 @@ export function requireSameSite(
 
 const LOOPBACK = /^(?:(?:[^:/@]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
 const LOOPBACK_ADDRESS = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
+
+/** Headers that only proxies and tunnels add. Not every one of them sends `X-Forwarded-For`. */
+const PROXY_HEADERS = [
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'x-client-ip',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-server',
+  'cf-connecting-ip',
+  'true-client-ip',
+  'fastly-client-ip',
+  'fly-client-ip',
+];
 
 /**
  * Refuses a request that was not made on this machine for this machine. A page of another site could let its own name resolve to
@@ -93,7 +110,7 @@ export function requireLoopback({
   const addresses = [socket.remoteAddress ?? '', ...listOf(headers['x-forwarded-for'])];
   const isLocal =
     LOOPBACK.test(headers.host ?? '') &&
-    headers.forwarded === undefined &&
+    PROXY_HEADERS.every((name) => headers[name] === undefined) &&
     addresses.every((address) => LOOPBACK_ADDRESS.test(address));
   if (isLocal) return;
   throw new ConsoleError(

@@ -25,6 +25,9 @@ import { type PortalGrant, WebhookPortal } from './webhook.portal.js';
 /** Bytes of a body that no parser of the application has read. */
 const MAX_BODY = 65_536;
 
+/** Links of one tenant that are opened in a minute; each is recorded. */
+const LINKS_PER_MINUTE = 60;
+
 const COMMON_HEADERS = { 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' };
 
 /** An adapter's request and response: of Express, or of Fastify with Node's as `raw`. */
@@ -50,7 +53,7 @@ interface Reply {
  *
  * One route of each controller leads here, instead of a Nest route for each call: for those, an interceptor of the application would
  * wrap the answers, its filter would replace the problems, and its `ValidationPipe` would refuse the bodies, and the page would not
- * understand them. It writes through the adapter, so that headers of the application's plugins stay.
+ * understand them. It writes through the adapter, so that headers of the application's plugins stay, except the consent of CORS.
  */
 @Injectable()
 export class ConsoleHandler {
@@ -78,12 +81,15 @@ export class ConsoleHandler {
     response: AdapterResponse,
   ): Promise<void> {
     const node = request.raw ?? request;
+    // The CORS of the application is meant for its own API. Fastify's response and Node's have headers of their own.
+    for (const one of [response, response.raw]) one?.removeHeader('Access-Control-Allow-Origin');
     try {
       if (kind === 'console' && this.isUnguarded) requireLoopback(node);
       const path = this.pathBelow(kind, node);
       if (path === undefined) return this.redirect(kind, response);
       if (!path.startsWith('api/')) return this.sendAsset(kind, path, node, response);
       const call = await readCall(kind, path, this.originsOf(kind, node), request, node);
+      requireSameSite(call);
       if (call.segments.join('/') === 'events' && call.method === 'GET') {
         const access = this.accessOf(call, request);
         requireCapabilities(access, ['view']);
@@ -109,8 +115,6 @@ export class ConsoleHandler {
   }
 
   private async answer(call: ConsoleRequest, request: AdapterRequest): Promise<Reply> {
-    const isChange = call.method !== 'GET' && call.method !== 'HEAD';
-    if (isChange) requireSameSite(call.headers, call.body !== undefined, call.origins);
     if (call.segments.join('/') === 'session') return this.answerSession(call, request);
     const access = this.accessOf(call, request);
     const found = routeOf(this.service.routes, call);
@@ -195,6 +199,7 @@ export class ConsoleHandler {
       );
     }
     const access = accessOfGrant(opened.grant);
+    this.limits.requireRate(access, { path: 'session', perMinute: LINKS_PER_MINUTE });
     const { actor, tenant } = access;
     await this.log.acted({
       by: 'partner',

@@ -44,7 +44,7 @@ export interface ActivityPageRequest {
  */
 export abstract class ActivityStore {
   /**
-   * Keeps at least the newest 1,000 entries `by` the partners of each tenant, and may delete older ones.
+   * Keeps at least the newest 1,000 entries of each action `by` the partners of each tenant, and may delete older ones.
    *
    * @returns `false`, with nothing changed, if the id exists
    */
@@ -71,20 +71,22 @@ export abstract class ActivityStore {
   abstract prune(before: number): Promise<number>;
 }
 
-/** Entries of what the users of one tenant did that a store keeps: a tenant must not fill it, nor push out what others did. */
+/** Entries of each action of one tenant's users that a store keeps: a tenant must not fill it, nor push out what others did. */
 export const MAX_OF_TENANT = 1_000;
-/** Entries of each origin that are kept in memory. */
+/** Entries of each origin and action that are kept in memory. */
 const MAX_ENTRIES = 1_000;
 
-/** Keeps the last 1,000 entries of operators, partners and the library each in this process's memory. */
+/** Keeps the last 1,000 entries of each action of operators, partners and the library each in this process's memory. */
 export class MemoryActivityStore extends ActivityStore {
   private readonly entries = new Map<string, StoredActivity>();
 
   override async record(entry: StoredActivity): Promise<boolean> {
     if (this.entries.has(entry.id)) return false;
     this.entries.set(entry.id, entry);
-    // Partners must not push out what operators did, and none of them what others did.
-    const own = [...this.entries.values()].filter(({ by }) => by === entry.by);
+    // Partners must not push out what operators or others did, nor what they did themselves, by repeating a harmless action.
+    const own = [...this.entries.values()].filter(
+      ({ by, action }) => by === entry.by && action === entry.action,
+    );
     if (own.length <= MAX_ENTRIES) return true;
     const counts = new Map<string | undefined, number>();
     for (const { tenant } of own) counts.set(tenant, (counts.get(tenant) ?? 0) + 1);

@@ -22,7 +22,7 @@ export class PostgresActivityStore extends ActivityStore {
   }
 
   override async record(entry: StoredActivity): Promise<boolean> {
-    if (entry.by === 'partner') await this.dropOldest(entry.tenant);
+    if (entry.by === 'partner') await this.dropOldest(entry);
     return this.change(
       `INSERT INTO ${this.table} (id, at, origin, action, tenant, target, details, version)
 VALUES ($1::text, ${timeOf('$2')}, $3::text, $4::text, $5::text, $6::text, $7::text, $8::int)
@@ -74,12 +74,12 @@ ORDER BY at DESC, id DESC LIMIT $1::int`,
   }
 
   /** A few more than one, so that it falls below the bound after several writes at the same time. */
-  private async dropOldest(tenant = ''): Promise<void> {
+  private async dropOldest({ tenant = '', action }: StoredActivity): Promise<void> {
     await this.connection.query(
       `DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
-  SELECT id FROM ${this.table} WHERE tenant = $1::text AND origin = 'partner'
+  SELECT id FROM ${this.table} WHERE tenant = $1::text AND origin = 'partner' AND action = $2::text
   ORDER BY at DESC, id DESC OFFSET ${MAX_OF_TENANT - 1} LIMIT 10))`,
-      [tenant.replaceAll('\0', '\uFFFD')],
+      [tenant, action].map(withoutNul),
     );
   }
 
@@ -87,12 +87,14 @@ ORDER BY at DESC, id DESC LIMIT $1::int`,
     const { id, at, by, action, tenant = null, target = null, details, version } = entry;
     const json = JSON.stringify(details);
     const values = [id, at, by, action, tenant, target, json, version];
-    // No string in PostgreSQL contains NUL; JSON escapes it.
-    const stored = values.map((one) =>
-      typeof one === 'string' ? one.replaceAll('\0', '\uFFFD') : one,
-    );
+    const stored = values.map((one) => (typeof one === 'string' ? withoutNul(one) : one));
     return (await this.connection.query(statement, stored)).length > 0;
   }
+}
+
+/** No string in PostgreSQL contains NUL; JSON escapes it. */
+function withoutNul(text: string): string {
+  return text.replaceAll('\0', '\uFFFD');
 }
 
 function entryOf(row: Row): StoredActivity {

@@ -345,6 +345,56 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(200);
   });
 
+  it('refuses reads of other origins, whatever the application grants them', async () => {
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { configure: (app) => app.enableCors({ origin: true, credentials: true }) },
+    );
+    const [id] = await started.publish('order.created', { card: '4111' });
+    const origin = 'https://evil.example';
+    const crossSite = { origin, 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'cors' };
+    const read = async (headers: Record<string, string>, path = `${API}/deliveries`) =>
+      send(started.origin, { method: 'GET', path, headers });
+    const paths = ['session', 'deliveries', `deliveries/${id}/payload`, 'events', 'nothing'];
+
+    for (const path of paths) {
+      const { status, json: problem, headers } = await read(crossSite, `${API}/${path}`);
+      expect([path, status, problem?.['code']]).toEqual([path, 403, 'cross_site_request']);
+      expect(headers).not.toHaveProperty('access-control-allow-origin');
+    }
+    expect((await read({ 'sec-fetch-site': 'same-site' })).status).toBe(403);
+    expect((await read({ origin })).status).toBe(403);
+    expect((await read({ origin: 'null' })).status).toBe(403);
+    // The page itself, somebody who types the address, and a program.
+    expect((await read({ 'sec-fetch-site': 'same-origin' })).status).toBe(200);
+    expect((await read({ 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' })).status).toBe(
+      200,
+    );
+    expect((await read({ origin: started.origin })).status).toBe(200);
+    expect((await read({})).status).toBe(200);
+  });
+
+  it('opens its page from a link of another site, and grants no other origin to read an answer', async () => {
+    started = await startConsole(create(), {}, { configure: (app) => app.enableCors() });
+    const followed = { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' };
+    const page = await send(started.origin, {
+      method: 'GET',
+      path: `${BASE}/`,
+      headers: followed,
+    });
+    const read = await call(started.origin, 'GET', `${API}/session`);
+    const stream = await new Promise<IncomingMessage>((resolve, reject) => {
+      get(`${started.origin}${API}/events`, { agent: false }, resolve).on('error', reject);
+    });
+    stream.destroy();
+
+    expect([page.status, read.status, stream.statusCode]).toEqual([200, 200, 200]);
+    for (const { headers } of [page, read, stream]) {
+      expect(headers).not.toHaveProperty('access-control-allow-origin');
+    }
+  });
+
   it('believes neither a forwarded host nor another scheme', async () => {
     started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
     const path = `${API}/endpoints/crm/disable`;
@@ -389,7 +439,21 @@ describe.each(adapters)('the console on %s', (_, create) => {
       (await call(started.origin, 'GET', `${API}/session`, undefined, headers)).status;
     expect(await forwarded({ 'x-forwarded-for': '127.0.0.1, ::1' })).toBe(200);
     expect(await forwarded({ 'x-forwarded-for': '203.0.113.7, 127.0.0.1' })).toBe(403);
-    expect(await forwarded({ forwarded: 'for=203.0.113.7' })).toBe(403);
+    for (const [name, value] of [
+      ['forwarded', 'for=203.0.113.7'],
+      ['via', '1.1 proxy.example'],
+      ['x-real-ip', '203.0.113.7'],
+      ['x-client-ip', '203.0.113.7'],
+      ['x-forwarded-host', 'shop.example'],
+      ['x-forwarded-proto', 'https'],
+      ['x-forwarded-server', 'proxy.example'],
+      ['cf-connecting-ip', '203.0.113.7'],
+      ['true-client-ip', '203.0.113.7'],
+      ['fastly-client-ip', '203.0.113.7'],
+      ['fly-client-ip', '203.0.113.7'],
+    ] as const) {
+      expect([name, await forwarded({ [name]: value })]).toEqual([name, 403]);
+    }
     await started.app.close();
     started = await startConsole(create(), { guards: [Allow] });
     const headers = { host: 'ops.example', 'x-user': 'ada' };

@@ -301,28 +301,53 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(statuses).toEqual([503, 503, 200]);
   });
 
-  it('keeps the record of operators and of other partners, however much one does', async () => {
-    started = await startConsole(create(), OPTIONS);
+  it('keeps the record of operators, of other partners and of other actions, however often one opens a link', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), OPTIONS, { clock });
     const { origin } = started;
     await open(started, { tenant: 'globex' });
     await call(origin, 'POST', '/webhooks/console/api/endpoints/crm/disable', {});
-    const link = started.app.get(WebhookPortal).link({ tenant: 'acme' });
+    const { cookie } = await open(started, { tenant: 'acme', capabilities: ALL_CAPABILITIES });
+    await call(origin, 'POST', `${API}/endpoints/acme/pause`, {}, { cookie });
+    const link = started.app.get(WebhookPortal).link({ tenant: 'acme', expiresIn: '24h' });
     const token = new URLSearchParams(link.hash.slice(1)).get('token');
-    for (let n = 0; n < 1_010; n++) await call(origin, 'POST', `${API}/session`, { token });
-    const { items } = (
-      await call(origin, 'GET', '/webhooks/console/api/activity?limit=100&action=endpoint.disable')
-    ).json as {
-      items: { action: string }[];
-    };
+    for (let opened = 0; opened < 1_010;) {
+      const { status } = await call(origin, 'POST', `${API}/session`, { token });
+      if (status === 200) opened++;
+      else await clock.advance(60_000);
+    }
+    const kept = async (query: string): Promise<unknown> =>
+      (await call(origin, 'GET', `/webhooks/console/api/activity?${query}`)).json?.['items'];
 
-    const ofOthers = await call(
-      origin,
-      'GET',
-      '/webhooks/console/api/activity?tenant=globex&action=session.start',
-    );
+    expect(await kept('action=endpoint.disable')).toMatchObject([{ target: 'crm' }]);
+    expect(await kept('tenant=globex&action=session.start')).toMatchObject([
+      { actor: 'portal:globex' },
+    ]);
+    expect(await kept('tenant=acme&action=endpoint.pause')).toMatchObject([
+      { actor: 'portal:acme' },
+    ]);
+  });
 
-    expect(items.map(({ action }) => action)).toContain('endpoint.disable');
-    expect(ofOthers.json).toMatchObject({ items: [{ actor: 'portal:globex' }] });
+  it('limits how often the links of a tenant are opened, and leaves others alone', async () => {
+    const clock = new TestClock();
+    started = await startConsole(create(), OPTIONS, { clock });
+    const statusOf = async (tenant: string): Promise<number> =>
+      (await open(started, { tenant })).answer.status;
+    const statuses = new Set<number>();
+    for (let n = 0; n < 60; n++) statuses.add(await statusOf('acme'));
+    await clock.advance(20_000);
+    const { answer } = await open(started, { tenant: 'acme' });
+
+    expect(statuses).toEqual(new Set([200]));
+    expect([answer.status, answer.json?.['code'], answer.headers['retry-after']]).toEqual([
+      429,
+      'too_many_requests',
+      '40',
+    ]);
+    expect(answer.headers).not.toHaveProperty('set-cookie');
+    expect(await statusOf('globex')).toBe(200);
+    await clock.advance(40_000);
+    expect(await statusOf('acme')).toBe(200);
   });
 
   it('runs few reads of a tenant at the same time, and leaves those of others alone', async () => {
