@@ -1,8 +1,9 @@
-import dns, { type LookupAddress } from 'node:dns';
+import type { LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { isWebhookError, WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { flag, list, optional, unless, whole } from '../options/rules.js';
+import { type HostLookup, lookupHost } from './host-lookup.js';
 import { IpNetwork, parseIpAddress } from './ip-network.js';
 import { specialNetworkOf } from './special-networks.js';
 
@@ -69,8 +70,6 @@ export class EgressPolicy {
   private readonly allowPrivateNetworks: boolean;
   private readonly allowed: readonly IpNetwork[];
   private readonly allowedPorts: ReadonlySet<number>;
-  /** The last lookup before an endpoint is stored. */
-  private resolving: Promise<unknown> = Promise.resolve();
 
   /** @param options - checked ones */
   constructor(options: EgressOptions) {
@@ -142,33 +141,15 @@ export class EgressPolicy {
    * Checks a URL and every address its host resolves to now. A name that does not resolve within 3 s passes:
    * DNS may be down for a moment, and every attempt checks again.
    *
-   * @param lookup - resolves the host's name; default: `dns.lookup`
+   * @param lookup - resolves the host's name; default: {@link lookupHost}
    * @returns the URL as the WHATWG parser reads it, which is what must be called
    * @throws {@link WebhookDestinationBlockedError}
    */
-  async checkResolvedUrl(url: string | URL, lookup: typeof dns.lookup = dns.lookup): Promise<URL> {
+  async checkResolvedUrl(url: string | URL, lookup: HostLookup = lookupHost): Promise<URL> {
     const parsed = this.checkUrl(url);
     const host = hostOf(parsed);
-    if (isIP(host) === 0) this.checkResolved(host, await this.resolve(host, lookup));
+    if (isIP(host) === 0) this.checkResolved(host, await addressesOf(host, lookup));
     return parsed;
-  }
-
-  /** One at a time: Node runs few lookups at once, and names whose servers do not answer would take all of its threads. */
-  private async resolve(host: string, lookup: typeof dns.lookup): Promise<LookupAddress[]> {
-    let isLate = false;
-    const found = this.resolving.then(async () => (isLate ? [] : addressesOf(host, lookup)));
-    this.resolving = found;
-    try {
-      return await inTime(
-        new SystemClock(),
-        RESOLVING_TIME,
-        async () => found,
-        () => new Error('no answer'),
-      );
-    } catch {
-      isLate = true;
-      return [];
-    }
   }
 
   /** Passes if either loopback address is allowed: the lookup decides which one the name means. */
@@ -227,10 +208,21 @@ function hostOf(url: URL): string {
   return url.hostname.replace(/^\[|\]$/g, '');
 }
 
-function addressesOf(host: string, lookup: typeof dns.lookup): Promise<LookupAddress[]> {
-  return new Promise((resolve) => {
-    lookup(host, { all: true }, (error, addresses) => resolve(error ? [] : addresses));
-  });
+/** Resolves with none for a name that does not resolve in time. */
+async function addressesOf(host: string, lookup: HostLookup): Promise<LookupAddress[]> {
+  let isLate = false;
+  const find = async (): Promise<LookupAddress[]> =>
+    new Promise((resolve) => {
+      lookup(host, { all: true, isWanted: () => !isLate }, (error, addresses) =>
+        resolve(error ? [] : addresses),
+      );
+    });
+  try {
+    return await inTime(new SystemClock(), RESOLVING_TIME, find, () => new Error('no answer'));
+  } catch {
+    isLate = true;
+    return [];
+  }
 }
 
 /**

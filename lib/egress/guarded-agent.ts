@@ -1,4 +1,4 @@
-import dns, { type LookupAddress } from 'node:dns';
+import type { LookupAddress } from 'node:dns';
 import { setMaxListeners } from 'node:events';
 import http from 'node:http';
 import https from 'node:https';
@@ -10,6 +10,7 @@ import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
 import type { EgressProxy } from './egress-proxy.js';
 import type { EgressPolicy } from './egress-policy.js';
+import { type HostLookup, lookupHost } from './host-lookup.js';
 
 /** Certificates for endpoints that need their own. Server certificates are always verified. */
 export type EgressTlsOptions = Pick<
@@ -18,8 +19,8 @@ export type EgressTlsOptions = Pick<
 >;
 
 export interface GuardedAgentsOptions {
-  /** Resolves names. Default: `dns.lookup`. */
-  readonly lookup?: typeof dns.lookup | undefined;
+  /** Resolves names. Default: {@link lookupHost}. */
+  readonly lookup?: HostLookup | undefined;
   readonly tls?: EgressTlsOptions | undefined;
   /** Opens every connection, to an address that was checked here. */
   readonly proxy?: EgressProxy | undefined;
@@ -51,7 +52,7 @@ export function createGuardedAgents(
   policy: EgressPolicy,
   options: GuardedAgentsOptions = {},
 ): GuardedAgents {
-  const lookup = options.lookup ?? dns.lookup;
+  const lookup = options.lookup ?? lookupHost;
   const pool = {
     keepAlive: options.keepAlive ?? true,
     maxSockets: options.maxSockets ?? Infinity,
@@ -80,16 +81,15 @@ export function createGuardedAgents(
 
 interface Route {
   readonly policy: EgressPolicy;
-  readonly lookup: typeof dns.lookup;
+  readonly lookup: HostLookup;
   readonly proxy: EgressProxy | undefined;
   /** Ends tunnels that are being opened. */
   readonly signal: AbortSignal;
 }
 
 function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
-  const { policy, lookup, proxy } = route;
+  const { policy, proxy } = route;
   const connect = agent.createConnection.bind(agent);
-  const checkedLookup = guardedLookup(policy, lookup);
   agent.createConnection = (options, callback) => {
     const blocked = blockedBy(() => checkPeerOptions(policy, options));
     if (blocked !== undefined) return refusedSocket(blocked);
@@ -100,14 +100,16 @@ function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
           ? connect({ ...options, socket: tunnel } as http.ClientRequestArgs)!
           : tunnel;
       const open = async (): Promise<Duplex> => {
-        const socket = secured(await openTunnel(options, proxy, route, checkedLookup));
+        const socket = secured(await openTunnel(options, proxy, route));
         ignoreLateErrors(socket);
         return socket;
       };
       callbackify(open)(callback!);
       return undefined;
     }
-    const socket = connect({ ...options, lookup: checkedLookup }, callback);
+    let socket: Duplex | null | undefined;
+    const lookup = guardedLookup(route, () => socket?.destroyed !== true);
+    socket = connect({ ...options, lookup }, callback);
     ignoreLateErrors(socket);
     // Checks the address that the socket really connected to.
     if (socket instanceof Socket) watchPeer(policy, socket);
@@ -134,24 +136,27 @@ const TUNNEL_TIME = 15_000;
 async function openTunnel(
   { host, port }: http.ClientRequestArgs,
   proxy: EgressProxy,
-  { signal }: Route,
-  lookup: LookupFunction,
+  route: Route,
 ): Promise<Duplex> {
+  const { signal } = route;
+  const start = performance.now();
+  const isOver = (): boolean => signal.aborted || performance.now() - start > TUNNEL_TIME;
   const addresses = await new Promise<readonly LookupAddress[]>((resolve, reject) => {
     if (isIP(host!) !== 0) return resolve([{ address: host!, family: isIP(host!) }]);
+    // An agent does not say whether the request has ended.
+    const lookup = guardedLookup(route, () => !isOver());
     lookup(host!, { all: true }, (error, found) =>
       error ? reject(error) : resolve(found as LookupAddress[]),
     );
   });
   let failure: unknown;
-  const start = performance.now();
   // The owner of the name chooses how many addresses it has, and the request may have ended meanwhile.
   for (const { address } of addresses.slice(0, MOST_ADDRESSES)) {
     try {
       return await proxy.connect(address, Number(port), signal);
     } catch (error) {
       failure ??= error;
-      if (signal.aborted || performance.now() - start > TUNNEL_TIME) break;
+      if (isOver()) break;
     }
   }
   throw failure;
@@ -203,10 +208,13 @@ function blockedBy(check: () => void): Error | undefined {
  * A lookup that returns allowed addresses only. The connection is made to the address that was checked, so
  * DNS rebinding cannot bypass the check.
  */
-function guardedLookup(policy: EgressPolicy, lookup: typeof dns.lookup): LookupFunction {
+function guardedLookup(
+  { policy, lookup }: Pick<Route, 'policy' | 'lookup'>,
+  isWanted: () => boolean,
+): LookupFunction {
   return (hostname, options, callback) => {
     // Always all addresses: a name with a single forbidden address is refused.
-    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    lookup(hostname, { ...options, all: true, isWanted }, (error, addresses) => {
       if (error) return callback(error, '');
       const [first] = addresses;
       if (first === undefined) return callback(notFound(hostname), '');
