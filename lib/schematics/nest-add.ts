@@ -9,6 +9,7 @@ import {
   receiverFiles,
   TEST_ENVIRONMENT,
 } from './generated-files.js';
+import { sourcesBelow } from './source-text.js';
 
 /** The options that `nest add` passes. */
 export interface NestAddOptions {
@@ -49,8 +50,8 @@ export default function nestAdd({
 }: NestAddOptions = {}): Rule {
   return (tree, context) => {
     const { logger } = context;
-    const sources = sourcesBelow(tree, sourceRoot);
-    const existing = sources.find(({ content }) => /\bWebhookModule\.forRoot/.test(content));
+    const sources = sourcesBelow(tree.getDir(sourceRoot));
+    const existing = sources.find(({ code }) => /\bWebhookModule\s*\.\s*forRoot/.test(code));
     if (existing !== undefined) {
       logger.info(`${existing.path} uses WebhookModule already; nothing was changed.`);
       return tree;
@@ -63,7 +64,7 @@ export default function nestAdd({
     importModule(tree, context, {
       path: `${sourceRoot}/app.module.ts`,
       extension: isEsm ? '.js' : '',
-      configures: !sources.some(({ content }) => content.includes('ConfigModule.forRoot')),
+      configures: !sources.some(({ code }) => /\bConfigModule\s*\.\s*forRoot/.test(code)),
     });
     // An application of a monorepo has its own tests, and runs with the .env of the workspace.
     const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
@@ -83,18 +84,6 @@ export default function nestAdd({
     );
     return tree;
   };
-}
-
-/** The sources without tests. */
-function sourcesBelow(
-  tree: Tree,
-  folder: string,
-): readonly { readonly path: string; readonly content: string }[] {
-  const found: { path: string; content: string }[] = [];
-  tree.getDir(folder).visit((path) => {
-    if (/(?<!spec|test)\.[cm]?ts$/.test(path)) found.push({ path, content: tree.readText(path) });
-  });
-  return found;
 }
 
 function createFile(tree: Tree, path: string, content: string): void {

@@ -120,6 +120,47 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(twice.tasks).toEqual([]);
   });
 
+  it.each([
+    ['a comment', '// TODO: WebhookModule.forRoot and ConfigModule.forRoot()'],
+    ['a comment of lines', '/*\n * WebhookModule.forRoot, ConfigModule.forRoot() */'],
+    ['a string', 'const HINT = "It\'s WebhookModule.forRoot, ConfigModule.forRoot()";'],
+    ['a template', 'const HINT = `${1} // WebhookModule.forRoot, ConfigModule.forRoot()`;'],
+    ['a regular expression', "const QUOTE = /'/; // WebhookModule.forRoot 'ConfigModule.forRoot'"],
+  ])('takes no module that only %s names for one that is used', async (_, text) => {
+    const content = APP_MODULE.replace('@Module', `${text}\n@Module`);
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain(
+      'imports: [ConfigModule.forRoot(), WebhooksModule]',
+    );
+  });
+
+  it('finds modules behind texts that look like comments', async () => {
+    const content = APP_MODULE.replace(
+      '[]',
+      "[Http.to('https://shop.example'), ConfigModule.forRoot()]",
+    );
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain('ConfigModule.forRoot(), WebhooksModule]');
+  });
+
+  it('reads only the sources of an application in the folder of the workspace', async () => {
+    const { 'src/app.module.ts': content, ...files } = project();
+    const { files: after } = await add(
+      {
+        ...files,
+        'app.module.ts': content!,
+        'node_modules/a/index.d.ts': 'WebhookModule.forRoot();',
+        '.cache/a.ts': 'ConfigModule.forRoot();',
+      },
+      { sourceRoot: '.' },
+    );
+
+    expect(after['app.module.ts']).toContain('imports: [ConfigModule.forRoot(), WebhooksModule]');
+    expect(after).toHaveProperty(['webhooks/webhooks.module.ts']);
+  });
+
   it('keeps the configuration, packages and variables that are there', async () => {
     const { files } = await add(
       project({
