@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -377,6 +377,24 @@ describe('listen', () => {
     expect([unforwarded.code, taken.code, await stop()]).toEqual([1, 3, 0]);
     expect(out.text).toMatch(/HEAD 502 .*\n {2}no answer from http:\/\/127\.0\.0\.1:1: /);
     expect(taken.err).toMatch(/^Port \d+ cannot be used \(EADDRINUSE\)\./);
+  });
+
+  it('gives up a request that it forwards once it is interrupted', async () => {
+    const application = createServer();
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const to = ['--forward-to', `http://127.0.0.1:${port}/`, '--timeout', '1h'];
+    const { origin, out, stop } = await listening(...to);
+    const sent = send(origin);
+    const [forwarded] = (await once(application, 'request')) as [IncomingMessage];
+    const closed = once(forwarded.socket, 'close');
+    const code = await stop();
+    await closed;
+    while (out.text === '') await new Promise((done) => setImmediate(done));
+    application.close();
+
+    expect([code, (await sent).code]).toEqual([0, 3]);
+    expect(out.text).toMatch(/HEAD 502 .*\n {2}no answer from .*: The command was interrupted\./);
   });
 
   it('fails the first attempts of an event', async () => {
