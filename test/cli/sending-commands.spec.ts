@@ -310,6 +310,69 @@ describe('sign', () => {
 
     expect(explained.code).toBe(0);
   });
+
+  it('refuses JSON that is not UTF-8, which it would change', async () => {
+    const file = join(folder, 'latin1.json');
+    await writeFile(file, Buffer.from('{"name":"J\u00fcrgen"}', 'latin1'));
+    const ofFile = await commandLine(['sign', 'a.b', `@${file}`, ...issuer]);
+    const ofInput = await commandLine(['sign', 'a.b', '-', ...issuer], Buffer.from([0x22, 0xff]));
+
+    expect([ofFile.code, ofFile.out]).toEqual([2, '']);
+    expect(ofFile.err).toContain(`${file} is not text in UTF-8: save it in that encoding.`);
+    expect([ofInput.code, ofInput.err]).toEqual([
+      2,
+      expect.stringMatching(/^The data is not text/),
+    ]);
+  });
+});
+
+const MARKED: readonly (readonly [string, (text: string) => Buffer])[] = [
+  ['UTF-8 with a byte order mark', (text) => Buffer.from(`\uFEFF${text}`)],
+  ['UTF-16', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le')],
+  ['big-endian UTF-16', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le').swap16()],
+];
+
+describe.each(MARKED)('a text file in %s', (name, encode) => {
+  const save = async (file: string, text: string): Promise<string> => {
+    const path = join(folder, `${name.replaceAll(' ', '-')}-${file}`);
+    await writeFile(path, encode(text));
+    return path;
+  };
+
+  it('can have the data, the variables and the secret', async () => {
+    const data = await save('data.json', '{"name":"J\u00fcrgen"}');
+    const env = await save('.env', `WEBHOOK_ISSUER=${ISSUER}\r\nWEBHOOK_SECRET=${SECRET}\r\n`);
+    const secret = await save('secret', `${SECRET}\r\n`);
+    const sign = ['sign', 'a.b', `@${data}`, ...METHOD, '--json'];
+    const ofEnv = await commandLine([...sign, '--env-file', env], '', {} as never);
+    const key = [...issuer, '--secret-file', secret];
+    const ofSecret = await commandLine([...sign, ...key], '', {} as never);
+
+    for (const { code, out } of [ofEnv, ofSecret]) {
+      expect([code, out]).toEqual([0, expect.stringContaining('J\u00fcrgen')]);
+      expect((await commandLine(['explain', ...issuer], out)).code).toBe(0);
+    }
+  });
+
+  it.each([
+    ['raw HTTP', []],
+    ['JSON', ['--json']],
+  ])('can have a captured request as %s', async (form, more) => {
+    const args = ['sign', 'order.paid', '{"id":"m1"}', ...issuer, ...METHOD, ...more];
+    const file = await save(`capture-${form.replace(' ', '-')}`, (await commandLine(args)).out);
+    const explained = await commandLine(['explain', file, ...issuer]);
+    const replayed = await commandLine(['send', url, '--replay', file]);
+
+    expect([explained.code, replayed.code]).toEqual([0, 0]);
+  });
+
+  it('can have an export', async () => {
+    const file = await save('export.json', '[]');
+    const args = ['import', 'svix', file, '--database-url', 'postgres://127.0.0.1:1/none'];
+    const { err } = await commandLine(args);
+
+    expect(err).not.toContain('not valid JSON');
+  });
 });
 
 describe('listen', () => {
