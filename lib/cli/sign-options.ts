@@ -114,11 +114,36 @@ async function readData(data: string, { stdin }: CommandIo): Promise<Buffer> {
 function parseData(bytes: Buffer | undefined, data = ''): unknown {
   if (bytes === undefined) return undefined;
   const json = textOf(bytes, data.startsWith('@') ? data.slice(1) : 'The data');
+  let value: unknown;
   try {
-    return JSON.parse(json);
+    value = JSON.parse(json);
   } catch {
     throw new UsageError(
       'The data is not valid JSON: quote it for your shell, pass @file, or name its --content-type.',
     );
   }
+  requireExactNumbers(json);
+  return value;
+}
+
+const STRING_OR_NUMBER = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
+
+/** The data is parsed and written again, and JSON.parse rounds numbers. */
+function requireExactNumbers(json: string): void {
+  for (const [token] of json.matchAll(STRING_OR_NUMBER)) {
+    if (token.startsWith('"') || decimal(token) === decimal(String(Number(token)))) continue;
+    throw new UsageError(
+      `The number ${token} would be sent as ${JSON.stringify(Number(token))}: write it as a string, "${token}".`,
+    );
+  }
+}
+
+/** Digits and exponent, the same for every notation of a number; the sign is left out. */
+function decimal(number: string): string {
+  const [, whole = '', fraction = '', exponent = '0'] =
+    /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  if (significant === '') return whole === '' ? number : '0';
+  return `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }

@@ -324,6 +324,32 @@ describe('sign', () => {
       expect.stringMatching(/^The data is not text/),
     ]);
   });
+
+  it.each([
+    ['12345678901234567890', '12345678901234567000'],
+    ['[1, -0.1234567890123456789]', '-0.12345678901234568'],
+    ['{"a":{"b":1e400}}', 'null'],
+    ['{"a":1e-400}', '0'],
+  ])('refuses %s, whose number JavaScript rounds', async (data, sent) => {
+    const { code, out, err } = await commandLine(['sign', 'a.b', ...issuer, '--', data]);
+    const number = /-?\d[\d.e-]{4,}/.exec(data)![0];
+
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toContain(
+      `The number ${number} would be sent as ${sent}: write it as a string, "${number}".`,
+    );
+  });
+
+  it.each([
+    ['[1.0, -0, 0.10, 1E2, 100000000000000000000000, 1.5e-7, 9007199254740991]'],
+    ['{"12345678901234567890":"\\"12345678901234567890"}'],
+    ['-5'],
+  ])('signs %s, whose numbers keep their value', async (data) => {
+    const signed = await commandLine(['sign', 'a.b', ...issuer, ...METHOD, '--json', '--', data]);
+    const { body } = JSON.parse(signed.out) as { body: string };
+
+    expect(JSON.parse(body)).toEqual(JSON.parse(data.replace('-0', '0')));
+  });
 });
 
 const MARKED: readonly (readonly [string, (text: string) => Buffer])[] = [
