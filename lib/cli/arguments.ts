@@ -81,10 +81,14 @@ export function parseArguments<Known extends Options>(
   } catch (error) {
     // The message names the option; of an unknown one, it may quote a mistyped secret.
     const { message } = error as Error;
-    const option = /'(?:-\w, )?(--?[A-Za-z-]{1,30})[' ]/.exec(message)?.[1];
+    const option = /^[^']*'(?:-\w, )?(--?[A-Za-z-]{1,30})[' ]/.exec(message)?.[1];
     const subject = option === undefined ? 'An option' : `The option ${option}`;
     if ((error as { code?: string }).code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-      throw new UsageError(`${subject} is unknown.`);
+      throw new UsageError(
+        option === undefined
+          ? 'An option is unknown. Write -- before arguments that begin with -, such as -5.'
+          : `${subject} is unknown.`,
+      );
     }
     throw new UsageError(
       message.includes('does not take an argument')

@@ -774,6 +774,12 @@ describe('wrong usage', () => {
     ['an unknown method', ['sign', 'a.b', ...issuer, '--method', 'PUT'], /HEAD, POST or auto/],
     ['a lifetime in words', ['sign', 'a.b', ...issuer, '--lifetime', '5m'], /number of seconds/],
     ['an unknown algorithm', ['keygen', 'HS1'], /Pass one algorithm/],
+    [
+      'data that begins like an option',
+      ['sign', 'a.b', '-5', ...issuer],
+      /^An option is unknown\. Write -- before/,
+    ],
+    ['an empty key id', ['keygen', 'EdDSA', '--kid', ''], /--kid must be a string of 1 to/],
     ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
     ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],
     ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],
