@@ -9,6 +9,7 @@ import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
 import { USAGE, type CommandIo } from './command.interface.js';
 import { UnreadableCaptureError } from './captured-request.js';
+import { decodeText } from './text-encoding.js';
 
 /** Wrong arguments; the message says what to do, and never quotes a value. */
 export class UsageError extends Error {}
@@ -80,10 +81,14 @@ export function parseArguments<Known extends Options>(
   } catch (error) {
     // The message names the option; of an unknown one, it may quote a mistyped secret.
     const { message } = error as Error;
-    const option = /'(?:-\w, )?(--?[A-Za-z-]{1,30})[' ]/.exec(message)?.[1];
+    const option = /^[^']*'(?:-\w, )?(--?[A-Za-z-]{1,30})[' ]/.exec(message)?.[1];
     const subject = option === undefined ? 'An option' : `The option ${option}`;
     if ((error as { code?: string }).code === 'ERR_PARSE_ARGS_UNKNOWN_OPTION') {
-      throw new UsageError(`${subject} is unknown.`);
+      throw new UsageError(
+        option === undefined
+          ? 'An option is unknown. Write -- before arguments that begin with -, such as -5.'
+          : `${subject} is unknown.`,
+      );
     }
     throw new UsageError(
       message.includes('does not take an argument')
@@ -149,7 +154,7 @@ export async function readVariables(
   file: string | undefined,
   env: CommandIo['env'],
 ): Promise<CommandIo['env']> {
-  return file === undefined ? env : { ...env, ...parseEnv((await readContent(file)).toString()) };
+  return file === undefined ? env : { ...env, ...parseEnv(await readText(file)) };
 }
 
 function readIssuer(
@@ -186,7 +191,7 @@ async function readKeyMaterial(
     throw new UsageError('Pass only one of --secret-file and --key.');
   }
   if (key !== undefined) {
-    const content = (await readContent(key)).toString();
+    const content = await readText(key);
     return content.trimStart().startsWith('{') ? (jsonOf(content, key) as KeyMaterial) : content;
   }
   const secret = await readSecret({ 'secret-file': secretFile }, env);
@@ -206,7 +211,7 @@ export async function readSecret(
     file === undefined
       ? env[variable]
       : // Editors add a line feed at the end of a file; it is not part of the secret.
-        (await readContent(file)).toString().replace(/\r?\n$/, '');
+        (await readText(file)).replace(/\r?\n$/, '');
   return secret === '' ? undefined : secret;
 }
 
@@ -260,6 +265,21 @@ export function jsonOf(content: string, file: string): unknown {
   } catch {
     throw new UsageError(`${file} is not valid JSON.`);
   }
+}
+
+/** @throws {@link UsageError} if the file cannot be read, or is not text */
+export async function readText(file: string): Promise<string> {
+  return textOf(await readContent(file), file);
+}
+
+/**
+ * @param name - of the input, for the message
+ * @throws {@link UsageError}
+ */
+export function textOf(bytes: Buffer, name: string): string {
+  const text = decodeText(bytes);
+  if (text !== undefined) return text;
+  throw new UsageError(`${name} is not text in UTF-8: save it in that encoding.`);
 }
 
 /** Reads a file; `-` is standard input. */

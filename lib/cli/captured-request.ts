@@ -1,3 +1,5 @@
+import { withoutMark } from './text-encoding.js';
+
 /** A captured request with the exact bytes of its body. */
 interface CapturedRequest {
   readonly method: string;
@@ -16,10 +18,9 @@ export class UnreadableCaptureError extends Error {}
  *
  * @throws {@link UnreadableCaptureError}
  */
-export function readCapturedRequest(bytes: Buffer): CapturedRequest {
-  return /^(?:\uFEFF|\s)*\{/.test(bytes.subarray(0, 64).toString())
-    ? fromJson(bytes)
-    : fromHttp(bytes);
+export function readCapturedRequest(input: Buffer): CapturedRequest {
+  const bytes = withoutMark(input);
+  return /^\s*\{/.test(bytes.subarray(0, 64).toString()) ? fromJson(bytes) : fromHttp(bytes);
 }
 
 function fromJson(bytes: Buffer): CapturedRequest {
@@ -60,7 +61,7 @@ function unpadded(base64: string): string {
 
 function parseObject(bytes: Buffer): Record<string, unknown> {
   try {
-    return JSON.parse(bytes.toString().replace(/^\uFEFF/, '')) as Record<string, unknown>;
+    return JSON.parse(bytes.toString()) as Record<string, unknown>;
   } catch {
     // V8's message would quote the capture, which contains the token.
     throw new UnreadableCaptureError(

@@ -8,7 +8,7 @@ import {
   type Arguments,
   interruption,
   isLoopback,
-  readContent,
+  readText,
   readPort,
   readVariables,
   UsageError,
@@ -163,8 +163,7 @@ async function readToken(
   env: CommandIo['env'],
   host: string,
 ): Promise<string | undefined> {
-  const given =
-    file === undefined ? env[TOKEN_VARIABLE] : (await readContent(file)).toString().trim();
+  const given = file === undefined ? env[TOKEN_VARIABLE] : (await readText(file)).trim();
   if (given !== undefined && given !== '') {
     if (given.length >= MIN_TOKEN) return given;
     throw new UsageError(

@@ -7,8 +7,8 @@ import {
   jsonOf,
   KEY_HELP,
   printResult,
-  readContent,
   readInput,
+  readText,
   runWithArguments,
   UsageError,
 } from './arguments.js';
@@ -74,7 +74,7 @@ async function explainedRules(
 }
 
 async function receiptFrom(file: string): Promise<Partial<WebhookReceipt>> {
-  const value = jsonOf((await readContent(file)).toString(), file);
+  const value = jsonOf(await readText(file), file);
   if (typeof value === 'object' && value !== null) return value;
   throw new UsageError(
     `${file} is not a receipt: save the property "receipt" of the sender's result as JSON.`,

@@ -83,11 +83,13 @@ export function readTarget(
 /**
  * Sends one request through the egress guard, without connection headers; redirects are not followed.
  *
+ * @param interrupted - aborts the request
  * @throws {@link UnreachableError}, or {@link UsageError} for a request that HTTP does not allow
  */
 export async function call(
   { url, timeout, allowPrivate }: CallTarget,
   { method, headers, body }: CallRequest,
+  interrupted?: AbortSignal,
 ): Promise<CallAnswer> {
   const policy = new EgressPolicy({
     allowHttp: true,
@@ -107,7 +109,10 @@ export async function call(
         'user-agent': 'nestjs-webhook-token-cli',
       },
       agent: secure ? agents.httpsAgent : agents.httpAgent,
-      signal: AbortSignal.timeout(timeout),
+      signal: AbortSignal.any([
+        AbortSignal.timeout(timeout),
+        ...(interrupted ? [interrupted] : []),
+      ]),
     });
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body);
@@ -126,7 +131,9 @@ export async function call(
     };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UnreachableError(reasonOf(error));
+    throw new UnreachableError(
+      interrupted?.aborted === true ? 'The command was interrupted.' : reasonOf(error),
+    );
   } finally {
     agents.destroy();
   }

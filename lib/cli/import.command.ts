@@ -8,6 +8,7 @@ import {
   readInput,
   readSecret,
   readVariables,
+  textOf,
   UsageError,
 } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
@@ -182,7 +183,8 @@ function keysOf(list: string | undefined): string[] {
 }
 
 async function readExport(file: string, io: CommandIo): Promise<unknown> {
-  return jsonOf((await readInput(file, io.stdin)).toString(), file === '-' ? 'The input' : file);
+  const name = file === '-' ? 'The input' : file;
+  return jsonOf(textOf(await readInput(file, io.stdin), name), name);
 }
 
 const EMPTY: Readonly<Record<Source, string>> = {

@@ -1,5 +1,6 @@
 import { generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
+import { isKeyId, KEY_ID_RULE } from '../token/identifier.js';
 import { runWithArguments, UsageError, writeOwnFile } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 
@@ -54,6 +55,7 @@ export async function run(args: readonly string[], io: CommandIo): Promise<numbe
     if (alg === 'HS256' && kid !== undefined) {
       throw new UsageError('--kid needs a key pair: a secret is known by its issuer alone.');
     }
+    if (kid !== undefined && !isKeyId(kid)) throw new UsageError(`--${KEY_ID_RULE}.`);
     const key = alg === 'HS256' ? secret() : keyPair(alg, kid);
     const files = out === undefined ? undefined : await writeAll(out, key.files);
     for (const file of files ?? []) io.stderr.write(`Wrote ${file}\n`);

@@ -107,6 +107,8 @@ async function listen(
   const { port: bound } = server.address() as AddressInfo;
   io.stderr.write(`Listening on http://127.0.0.1:${bound} for events of ${issuer}\n`);
   await interruption(io);
+  // A forward in flight would keep the process until its timeout.
+  listener.close();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
   return 0;
@@ -144,6 +146,7 @@ interface ListenerParts {
 
 class Listener {
   private readonly attempts = new Map<string, number>();
+  private readonly closing = new AbortController();
 
   constructor(private readonly parts: ListenerParts) {}
 
@@ -175,6 +178,10 @@ class Listener {
     }
   }
 
+  close(): void {
+    this.closing.abort();
+  }
+
   private count({ claims, data }: VerifiedRequest): ReceivedEvent {
     const id = claims.txn ?? claims.jti;
     const attempt = (this.attempts.get(id) ?? 0) + 1;
@@ -194,11 +201,12 @@ class Listener {
     const { target } = this.parts;
     if (target === undefined) return { entry: { status: 204 } };
     try {
-      const answer = await call(target, {
+      const forwarded = {
         method: request.method!,
         headers: request.headers as Record<string, string>,
         body: body.length === 0 ? undefined : body,
-      });
+      };
+      const answer = await call(target, forwarded, this.closing.signal);
       const { status } = answer;
       if (status < 300) return { entry: { status }, answer };
       const { code, detail: error } = readApplicationAnswer(answer);

@@ -20,6 +20,7 @@ import {
   TARGET_OPTIONS,
   UnreachableError,
 } from './http-call.js';
+import { withoutMark } from './text-encoding.js';
 import { signArguments, SIGN_HELP, SIGN_OPTIONS } from './sign-options.js';
 
 export const help = `Usage: nestjs-webhook-token send <url> <event> [data] --issuer <iss> [options]
@@ -82,7 +83,7 @@ interface Recorded {
 }
 
 async function readRecorded(file: string): Promise<Recorded> {
-  const bytes = await readContent(file);
+  const bytes = withoutMark(await readContent(file));
   const request = readCapturedRequest(bytes);
   const json = bytes.toString().trimStart();
   const { url } = (json.startsWith('{') ? jsonOf(json, file) : {}) as { url?: unknown };

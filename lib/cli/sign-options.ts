@@ -1,7 +1,14 @@
 import { signWebhook, type SignedTestWebhook } from '../testing/sign-webhook.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import { KEY_OPTIONS, type KeyValues, readIssuerKey, readInput, UsageError } from './arguments.js';
+import {
+  KEY_OPTIONS,
+  type KeyValues,
+  readIssuerKey,
+  readInput,
+  textOf,
+  UsageError,
+} from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { readSender, SENDER_NAMES } from './sender-options.js';
 
@@ -63,7 +70,7 @@ export async function signArguments(
   const contentType = values['content-type'] as string | undefined;
   const bytes = data === undefined ? undefined : await readData(data, io);
   const isJson = contentType === undefined || /^application\/(?:\S+\+)?json\b/.test(contentType);
-  return signWebhook(event, (isJson ? parseData(bytes) : bytes) as never, {
+  return signWebhook(event, (isJson ? parseData(bytes, data) : bytes) as never, {
     issuer,
     key,
     profile: profile as WebhookProfile | undefined,
@@ -91,7 +98,7 @@ async function signAs(
   }
   const signed = await sender.sign({
     event,
-    data: parseData(data === undefined ? undefined : await readData(data, io)),
+    data: parseData(data === undefined ? undefined : await readData(data, io), data),
     id: values.id as string | undefined,
     now: Date.now(),
   });
@@ -103,13 +110,40 @@ async function readData(data: string, { stdin }: CommandIo): Promise<Buffer> {
   return data.startsWith('@') ? readInput(data.slice(1), stdin) : Buffer.from(data);
 }
 
-function parseData(bytes: Buffer | undefined): unknown {
+/** @param data - the argument that the bytes come from */
+function parseData(bytes: Buffer | undefined, data = ''): unknown {
   if (bytes === undefined) return undefined;
+  const json = textOf(bytes, data.startsWith('@') ? data.slice(1) : 'The data');
+  let value: unknown;
   try {
-    return JSON.parse(bytes.toString());
+    value = JSON.parse(json);
   } catch {
     throw new UsageError(
       'The data is not valid JSON: quote it for your shell, pass @file, or name its --content-type.',
     );
   }
+  requireExactNumbers(json);
+  return value;
+}
+
+const STRING_OR_NUMBER = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
+
+/** The data is parsed and written again, and JSON.parse rounds numbers. */
+function requireExactNumbers(json: string): void {
+  for (const [token] of json.matchAll(STRING_OR_NUMBER)) {
+    if (token.startsWith('"') || decimal(token) === decimal(String(Number(token)))) continue;
+    throw new UsageError(
+      `The number ${token} would be sent as ${JSON.stringify(Number(token))}: write it as a string, "${token}".`,
+    );
+  }
+}
+
+/** Digits and exponent, the same for every notation of a number; the sign is left out. */
+function decimal(number: string): string {
+  const [, whole = '', fraction = '', exponent = '0'] =
+    /^-?(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(number) ?? [];
+  const digits = `${whole}${fraction}`.replace(/^0+/, '');
+  const significant = digits.replace(/0+$/, '');
+  if (significant === '') return whole === '' ? number : '0';
+  return `${significant}e${Number(exponent) - fraction.length + digits.length - significant.length}`;
 }

@@ -8,6 +8,7 @@ import {
   printResult,
   readInput,
   runWithArguments,
+  textOf,
   UsageError,
 } from './arguments.js';
 import { readCapturedRequest } from './captured-request.js';
@@ -119,8 +120,7 @@ export async function readToken(files: readonly string[], { stdin }: CommandIo):
   if (more.length > 0 || (file.split('.').length === 3 && file.startsWith('eyJ'))) {
     throw new UsageError('Pass the token in one file or on standard input, not as an argument.');
   }
-  return (await readInput(file, stdin))
-    .toString()
+  return textOf(await readInput(file, stdin), file === '-' ? 'The input' : file)
     .trim()
     .replace(/^(?:authorization:\s*)?bearer\s+/i, '');
 }

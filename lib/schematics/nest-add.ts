@@ -9,6 +9,8 @@ import {
   receiverFiles,
   TEST_ENVIRONMENT,
 } from './generated-files.js';
+import { decoratedPart, findRootModule, importOf, type RootModule } from './root-module.js';
+import { sourcesBelow } from './source-text.js';
 
 /** The options that `nest add` passes. */
 export interface NestAddOptions {
@@ -33,6 +35,7 @@ interface JestConfig {
 
 const GUIDE =
   'https://github.com/nestjs-webhook-token/nestjs-webhook-token/blob/main/docs/guides/testing.md#jest-in-a-commonjs-project';
+const CONFIG = '@nestjs/config';
 const SECRET_BYTES = 32;
 const E2E_JEST = 'test/jest-e2e.json';
 const E2E_VITEST = 'vitest.config.e2e.ts';
@@ -49,8 +52,8 @@ export default function nestAdd({
 }: NestAddOptions = {}): Rule {
   return (tree, context) => {
     const { logger } = context;
-    const sources = sourcesBelow(tree, sourceRoot);
-    const existing = sources.find(({ content }) => /\bWebhookModule\.forRoot/.test(content));
+    const sources = sourcesBelow(tree.getDir(sourceRoot));
+    const existing = sources.find(({ code }) => /\bWebhookModule\s*\.\s*forRoot/.test(code));
     if (existing !== undefined) {
       logger.info(`${existing.path} uses WebhookModule already; nothing was changed.`);
       return tree;
@@ -60,10 +63,11 @@ export default function nestAdd({
     for (const [name, content] of Object.entries(receiverFiles(isEsm ? '.js' : ''))) {
       createFile(tree, `${sourceRoot}/webhooks/${name}`, content);
     }
-    importModule(tree, context, {
-      path: `${sourceRoot}/app.module.ts`,
+    const isImported = importModule(tree, context, {
+      root: findRootModule(tree, sourceRoot, sources),
+      sourceRoot,
       extension: isEsm ? '.js' : '',
-      configures: !sources.some(({ content }) => content.includes('ConfigModule.forRoot')),
+      configures: !sources.some(({ code }) => /\bConfigModule\s*\.\s*forRoot/.test(code)),
     });
     // An application of a monorepo has its own tests, and runs with the .env of the workspace.
     const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
@@ -77,24 +81,13 @@ export default function nestAdd({
       const options = { command: 'install', quiet: true, hideOutput: true };
       context.addTask({ toConfiguration: () => ({ name: 'node-package', options }) });
     }
+    if (!isImported) return tree;
     logger.info(
       `Your application accepts webhooks at /webhooks, from WEBHOOK_ISSUER. Start it and try it:
   npx nestjs-webhook-token send http://localhost:3000/webhooks order.created '{"id":"o1","total":3}' --env-file .env`,
     );
     return tree;
   };
-}
-
-/** The sources without tests. */
-function sourcesBelow(
-  tree: Tree,
-  folder: string,
-): readonly { readonly path: string; readonly content: string }[] {
-  const found: { path: string; content: string }[] = [];
-  tree.getDir(folder).visit((path) => {
-    if (/(?<!spec|test)\.[cm]?ts$/.test(path)) found.push({ path, content: tree.readText(path) });
-  });
-  return found;
 }
 
 function createFile(tree: Tree, path: string, content: string): void {
@@ -104,37 +97,67 @@ function createFile(tree: Tree, path: string, content: string): void {
   tree.create(path, content);
 }
 
-/** Adds the module to the root module, or says which line to add. */
+/**
+ * Adds the module to the root module, or says what to add.
+ *
+ * @returns whether the root module was changed
+ */
 function importModule(
   tree: Tree,
   { logger }: SchematicContext,
   {
-    path,
+    root,
+    sourceRoot,
     extension,
     configures,
-  }: { readonly path: string; readonly extension: string; readonly configures: boolean },
-): void {
-  const symbols = [...(configures ? ['ConfigModule.forRoot()'] : []), 'WebhooksModule'];
-  const before = tree.exists(path) ? tree.readText(path) : '';
-  let content = before;
-  for (const symbol of symbols) {
-    const changed = new MetadataManager(content).insert('imports', symbol) ?? content;
-    if (changed === content) {
-      logger.warn(
-        `${path} cannot be changed: it has no @Module() with a list of imports. Add ${symbols.join(' and ')} to the imports of your root module.`,
-      );
-      return;
-    }
-    content = changed;
-  }
-  const position = endOfImports(content);
-  const hasConfigModule = /^[^/*]*\bConfigModule\b/m.test(content.slice(0, position));
-  const lines = [
-    ...(configures && !hasConfigModule ? ["import { ConfigModule } from '@nestjs/config';"] : []),
-    `import { WebhooksModule } from './webhooks/webhooks.module${extension}';`,
+  }: {
+    readonly root: RootModule | undefined;
+    readonly sourceRoot: string;
+    readonly extension: string;
+    readonly configures: boolean;
+  },
+): boolean {
+  const module = posix.join(sourceRoot, 'webhooks/webhooks.module');
+  const modules = [
+    ...(configures
+      ? [{ name: 'ConfigModule', alias: 'NestConfigModule', call: '.forRoot()', from: CONFIG }]
+      : []),
+    { name: 'WebhooksModule', alias: 'WebhookReceiverModule', call: '', from: `${module}.ts` },
   ];
+  const sayWhatToAdd = (problem: string): false => {
+    const symbols = modules.map(({ name, call }) => name + call).join(' and ');
+    const places = modules.map(({ from }) => from).join(' and ');
+    logger.warn(
+      `${problem}, so your application accepts no webhooks yet. Add ${symbols} to the imports of your root module, from ${places}.`,
+    );
+    return false;
+  };
+  if (root === undefined) return sayWhatToAdd(`No root module was found below ${sourceRoot}`);
+
+  const { path, content, code } = root.source;
+  const cannotBeChanged = `${path} cannot be changed: it has no @Module() with a list of imports`;
+  const part = decoratedPart(root);
+  if (part === undefined) return sayWhatToAdd(cannotBeChanged);
+  let decorated = content.slice(part.start, part.end);
+  const lines: string[] = [];
+  const target = `./${posix.relative(posix.dirname(path), module)}`.replace('./../', '../');
+  for (const { name, alias, call, from } of modules) {
+    const isThere = from === CONFIG && importOf(root.source, name)?.from === CONFIG;
+    // The application may have a module of its own with this name.
+    const isTaken = !isThere && new RegExp(`\\b${name}\\b`).test(code);
+    const local = isTaken ? alias : name;
+    const changed = new MetadataManager(decorated).insert('imports', local + call) ?? decorated;
+    if (changed === decorated) return sayWhatToAdd(cannotBeChanged);
+    decorated = changed;
+    const specifier = from === CONFIG ? CONFIG : `${target}${extension}`;
+    const imported = isTaken ? `${name} as ${alias}` : name;
+    if (!isThere) lines.push(`import { ${imported} } from '${specifier}';`);
+  }
+  const whole = content.slice(0, part.start) + decorated + content.slice(part.end);
+  const position = endOfImports(whole);
   const inserted = position === 0 ? `${lines.join('\n')}\n` : `\n${lines.join('\n')}`;
-  tree.overwrite(path, `${content.slice(0, position)}${inserted}${content.slice(position)}`);
+  tree.overwrite(path, `${whole.slice(0, position)}${inserted}${whole.slice(position)}`);
+  return true;
 }
 
 /** An import, after comments and white space. */

@@ -18,7 +18,7 @@ import {
 } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
-import { MAX_CHALLENGE, members, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-header.js';
 
 export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
   /** The configured audience; without one, Google uses the whole push URL. */
@@ -71,7 +71,7 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
       const attributes = { ...(name !== 'message' && { eventType: name }) };
       return {
         data: {
-          ...members(data),
+          ...testMembers(data),
           message: { messageId: id, attributes, ...message, data: encoded },
         },
       };
@@ -169,7 +169,7 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
       },
       compose: ({ event: eventType, data, id, now }) => ({
         headers: { 'aeg-event-type': 'Notification' },
-        data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...members(data) }],
+        data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...testMembers(data) }],
       }),
     },
   );

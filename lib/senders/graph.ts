@@ -15,7 +15,7 @@ import {
   type SenderOptions,
   type WebhookSender,
 } from './sender.js';
-import { members, stringAt } from './signature-header.js';
+import { members, stringAt, testMembers } from './signature-header.js';
 
 export interface GraphOptions extends Omit<JwtKeyOptions, 'secret' | 'signingKey'>, SenderOptions {
   /** The `clientState` of the subscriptions, or several. */
@@ -121,7 +121,7 @@ export function graph(options: GraphOptions): WebhookSender {
       },
     }),
     sign({ event, data, id }) {
-      const item = { id, ...named(event), ...members(data), clientState: clientState[0]! };
+      const item = { id, ...named(event), ...testMembers(data), clientState: clientState[0]! };
       return {
         headers: { 'content-type': 'application/json' },
         body: Buffer.from(JSON.stringify({ value: [item] })),

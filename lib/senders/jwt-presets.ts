@@ -9,7 +9,7 @@ import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js'
 import { claimRules, createJwtSender, JWT_SENDER, type JwtSenderOptions } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
-import { members, stringAt } from './signature-header.js';
+import { stringAt, testMembers } from './signature-header.js';
 
 export interface A2aOptions
   extends JwtKeyOptions, SenderOptions, Pick<JwtSenderOptions, 'audience' | 'maxAge'> {
@@ -57,7 +57,7 @@ export function a2a(options: A2aOptions): WebhookSender {
     },
     compose: ({ event: name, data, id }) => ({
       ...(notificationToken && { headers: { [A2A_TOKEN]: notificationToken[0]! } }),
-      data: a2aBody(name, id, members(data)),
+      data: a2aBody(name, id, testMembers(data)),
     }),
   });
 }
@@ -188,7 +188,7 @@ export function plaid(options: PlaidOptions): WebhookSender {
       }),
     compose({ event, data }) {
       const [webhook_type, webhook_code] = event.split('.');
-      return { data: { webhook_type, webhook_code, ...members(data) } };
+      return { data: { webhook_type, webhook_code, ...testMembers(data) } };
     },
   });
 }

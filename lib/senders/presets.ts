@@ -1,7 +1,7 @@
 import { isObject } from '../token/json.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
 import type { SenderMessage, WebhookSender } from './sender.js';
-import { MAX_CHALLENGE, members, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, stringAt, testMembers } from './signature-header.js';
 
 /**
  * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
@@ -20,7 +20,7 @@ export function stripe(options: SecretOptions): WebhookSender {
       event: ({ data }) => stringAt(data, 'type'),
       id: ({ data }) => stringAt(data, 'id'),
       compose: ({ event: type, data, id, now }) => ({
-        data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...members(data) },
+        data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...testMembers(data) },
       }),
     },
     options,
@@ -51,7 +51,7 @@ export function github(options: SecretOptions): WebhookSender {
         const [name = '', action] = event.split('.');
         return {
           headers: { 'x-github-event': name, 'x-github-delivery': id },
-          data: { ...(action !== undefined && { action }), ...members(data) },
+          data: { ...(action !== undefined && { action }), ...testMembers(data) },
         };
       },
     },
@@ -101,8 +101,11 @@ export function slack(options: SecretOptions): WebhookSender {
             : {
                 type: 'event_callback',
                 event_id: id,
-                ...members(data),
-                event: { type, ...members(isObject(data) ? data['event'] : undefined) },
+                ...testMembers(data),
+                event: {
+                  type,
+                  ...testMembers(isObject(data) ? data['event'] : undefined, 'data.event'),
+                },
               },
         };
       },
@@ -161,7 +164,7 @@ export function zoom(options: SecretOptions): WebhookSender {
         }
         return { plainToken, encryptedToken: hmac!(plainToken) };
       },
-      compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...members(data) } }),
+      compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...testMembers(data) } }),
     },
     options,
     'zoom',
@@ -185,7 +188,7 @@ export function paddle(options: SecretOptions): WebhookSender {
       event: ({ data }) => stringAt(data, 'event_type'),
       id: ({ data }) => stringAt(data, 'event_id'),
       compose: ({ event, data, id }) => ({
-        data: { event_id: id, event_type: event, ...members(data) },
+        data: { event_id: id, event_type: event, ...testMembers(data) },
       }),
     },
     options,
@@ -209,8 +212,11 @@ export function lemonSqueezy(options: SecretOptions): WebhookSender {
       compose: ({ event, data }) => ({
         headers: { 'x-event-name': event },
         data: {
-          ...members(data),
-          meta: { event_name: event, ...members(isObject(data) ? data['meta'] : undefined) },
+          ...testMembers(data),
+          meta: {
+            event_name: event,
+            ...testMembers(isObject(data) ? data['meta'] : undefined, 'data.meta'),
+          },
         },
       }),
     },

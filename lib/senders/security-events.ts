@@ -31,7 +31,7 @@ import {
   type TestMessage,
   type WebhookSender,
 } from './sender.js';
-import { members, signatureHeader } from './signature-header.js';
+import { signatureHeader, testMembers } from './signature-header.js';
 
 export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
   /** The `iss` of the stream's tokens. */
@@ -214,7 +214,7 @@ function eventClaims({ event, data }: TestMessage): JwtClaims {
     ]);
   }
   const family = CAEP.has(event) ? 'caep' : SSF.has(event) ? 'ssf' : 'risc';
-  const { sub_id, ...payload } = members(data);
+  const { sub_id, ...payload } = testMembers(data);
   return {
     exp: undefined,
     ...(sub_id !== undefined && { sub_id }),

@@ -45,7 +45,8 @@ export interface WebhookSender extends WebhookScheme {
   /**
    * Signs an event as the sender would, for tests: `deliverWebhook(app, event, data, { sender })`.
    *
-   * @throws {@link WebhookConfigurationError} if the data names another event, or the sender has no key that signs
+   * @throws {@link WebhookConfigurationError} if the data names another event, or is no object although the sender's events are,
+   *   or the sender has no key that signs
    */
   sign(message: {
     readonly event: string;

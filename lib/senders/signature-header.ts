@@ -1,4 +1,4 @@
-import { WebhookSignatureError } from '../errors/webhook.error.js';
+import { WebhookConfigurationError, WebhookSignatureError } from '../errors/webhook.error.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
 import { isObject } from '../token/json.js';
 
@@ -63,4 +63,16 @@ export function malformed(message: string): WebhookSignatureError {
 /** The members of an object; of anything else, none. */
 export function members(data: unknown): Readonly<Record<string, unknown>> {
   return isObject(data) ? data : {};
+}
+
+/**
+ * The members of a test event's data, to which its sender adds others.
+ *
+ * @throws {@link WebhookConfigurationError} for anything but an object or nothing, which the signed body could not contain
+ */
+export function testMembers(data: unknown, path = 'data'): Readonly<Record<string, unknown>> {
+  if (data === undefined || isObject(data)) return data ?? {};
+  throw new WebhookConfigurationError([
+    { path, message: 'must be an object, since the sender puts members of its own beside yours' },
+  ]);
 }

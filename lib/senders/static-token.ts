@@ -14,7 +14,7 @@ import {
   type SenderParts,
   type WebhookSender,
 } from './sender.js';
-import { MAX_CHALLENGE, members, signatureHeader, stringAt } from './signature-header.js';
+import { MAX_CHALLENGE, signatureHeader, stringAt, testMembers } from './signature-header.js';
 
 /** The configured value of a sender that signs nothing. */
 export interface StaticValueOptions extends Pick<SenderOptions, 'event'> {
@@ -101,7 +101,7 @@ export function okta(options: StaticValueOptions): WebhookSender {
     compose: ({ event: eventType, data, id: uuid }) => ({
       data: {
         eventType: 'com.okta.event_hook',
-        data: { events: [{ uuid, eventType, ...members(data) }] },
+        data: { events: [{ uuid, eventType, ...testMembers(data) }] },
       },
     }),
   });
@@ -126,8 +126,8 @@ export function auth0(options: StaticValueOptions): WebhookSender {
       data: [
         {
           log_id,
-          ...members(data),
-          data: { type, ...members(isObject(data) ? data['data'] : undefined) },
+          ...testMembers(data),
+          data: { type, ...testMembers(isObject(data) ? data['data'] : undefined, 'data.data') },
         },
       ],
     }),
@@ -170,8 +170,10 @@ export function gitlab(options: StaticValueOptions): WebhookSender {
       return {
         data: {
           object_kind,
-          ...members(data),
-          ...(action !== undefined && { object_attributes: { action, ...members(attributes) } }),
+          ...testMembers(data),
+          ...(action !== undefined && {
+            object_attributes: { action, ...testMembers(attributes, 'data.object_attributes') },
+          }),
         },
       };
     },

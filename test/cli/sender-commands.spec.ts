@@ -164,6 +164,34 @@ describe('--sender', () => {
     });
   });
 
+  it.each([
+    ['stripe', '[1]'],
+    ['stripe', 'null'],
+    ['github', '"str"'],
+    ['slack', '5'],
+    ['slack', '{"event":"str"}'],
+    ['zoom', 'true'],
+    ['paddle', '[]'],
+    ['lemon-squeezy', '{"meta":[1]}'],
+  ])('refuses data that an event of %s cannot contain: %s', async (sender, data) => {
+    const { code, out, err } = await commandLine([
+      'sign',
+      'issues.opened',
+      data,
+      '--sender',
+      sender,
+    ]);
+
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toMatch(/data(?:\.\w+)?: must be an object/);
+  });
+
+  it('signs an event of a sender without data', async () => {
+    const { code, out } = await commandLine(['sign', 'invoice.paid', '--sender', 'stripe']);
+
+    expect([code, out]).toEqual([0, expect.stringContaining('"type":"invoice.paid"')]);
+  });
+
   it('refuses data that names another event', async () => {
     const args = ['sign', 'invoice.paid', '{"type":"invoice.made"}', '--sender', 'stripe'];
 

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -310,6 +310,95 @@ describe('sign', () => {
 
     expect(explained.code).toBe(0);
   });
+
+  it('refuses JSON that is not UTF-8, which it would change', async () => {
+    const file = join(folder, 'latin1.json');
+    await writeFile(file, Buffer.from('{"name":"J\u00fcrgen"}', 'latin1'));
+    const ofFile = await commandLine(['sign', 'a.b', `@${file}`, ...issuer]);
+    const ofInput = await commandLine(['sign', 'a.b', '-', ...issuer], Buffer.from([0x22, 0xff]));
+
+    expect([ofFile.code, ofFile.out]).toEqual([2, '']);
+    expect(ofFile.err).toContain(`${file} is not text in UTF-8: save it in that encoding.`);
+    expect([ofInput.code, ofInput.err]).toEqual([
+      2,
+      expect.stringMatching(/^The data is not text/),
+    ]);
+  });
+
+  it.each([
+    ['12345678901234567890', '12345678901234567000'],
+    ['[1, -0.1234567890123456789]', '-0.12345678901234568'],
+    ['{"a":{"b":1e400}}', 'null'],
+    ['{"a":1e-400}', '0'],
+  ])('refuses %s, whose number JavaScript rounds', async (data, sent) => {
+    const { code, out, err } = await commandLine(['sign', 'a.b', ...issuer, '--', data]);
+    const number = /-?\d[\d.e-]{4,}/.exec(data)![0];
+
+    expect([code, out]).toEqual([2, '']);
+    expect(err).toContain(
+      `The number ${number} would be sent as ${sent}: write it as a string, "${number}".`,
+    );
+  });
+
+  it.each([
+    ['[1.0, -0, 0.10, 1E2, 100000000000000000000000, 1.5e-7, 9007199254740991]'],
+    ['{"12345678901234567890":"\\"12345678901234567890"}'],
+    ['-5'],
+  ])('signs %s, whose numbers keep their value', async (data) => {
+    const signed = await commandLine(['sign', 'a.b', ...issuer, ...METHOD, '--json', '--', data]);
+    const { body } = JSON.parse(signed.out) as { body: string };
+
+    expect(JSON.parse(body)).toEqual(JSON.parse(data.replace('-0', '0')));
+  });
+});
+
+const MARKED: readonly (readonly [string, (text: string) => Buffer])[] = [
+  ['UTF-8 with a byte order mark', (text) => Buffer.from(`\uFEFF${text}`)],
+  ['UTF-16', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le')],
+  ['big-endian UTF-16', (text) => Buffer.from(`\uFEFF${text}`, 'utf16le').swap16()],
+];
+
+describe.each(MARKED)('a text file in %s', (name, encode) => {
+  const save = async (file: string, text: string): Promise<string> => {
+    const path = join(folder, `${name.replaceAll(' ', '-')}-${file}`);
+    await writeFile(path, encode(text));
+    return path;
+  };
+
+  it('can have the data, the variables and the secret', async () => {
+    const data = await save('data.json', '{"name":"J\u00fcrgen"}');
+    const env = await save('.env', `WEBHOOK_ISSUER=${ISSUER}\r\nWEBHOOK_SECRET=${SECRET}\r\n`);
+    const secret = await save('secret', `${SECRET}\r\n`);
+    const sign = ['sign', 'a.b', `@${data}`, ...METHOD, '--json'];
+    const ofEnv = await commandLine([...sign, '--env-file', env], '', {} as never);
+    const key = [...issuer, '--secret-file', secret];
+    const ofSecret = await commandLine([...sign, ...key], '', {} as never);
+
+    for (const { code, out } of [ofEnv, ofSecret]) {
+      expect([code, out]).toEqual([0, expect.stringContaining('J\u00fcrgen')]);
+      expect((await commandLine(['explain', ...issuer], out)).code).toBe(0);
+    }
+  });
+
+  it.each([
+    ['raw HTTP', []],
+    ['JSON', ['--json']],
+  ])('can have a captured request as %s', async (form, more) => {
+    const args = ['sign', 'order.paid', '{"id":"m1"}', ...issuer, ...METHOD, ...more];
+    const file = await save(`capture-${form.replace(' ', '-')}`, (await commandLine(args)).out);
+    const explained = await commandLine(['explain', file, ...issuer]);
+    const replayed = await commandLine(['send', url, '--replay', file]);
+
+    expect([explained.code, replayed.code]).toEqual([0, 0]);
+  });
+
+  it('can have an export', async () => {
+    const file = await save('export.json', '[]');
+    const args = ['import', 'svix', file, '--database-url', 'postgres://127.0.0.1:1/none'];
+    const { err } = await commandLine(args);
+
+    expect(err).not.toContain('not valid JSON');
+  });
 });
 
 describe('listen', () => {
@@ -377,6 +466,24 @@ describe('listen', () => {
     expect([unforwarded.code, taken.code, await stop()]).toEqual([1, 3, 0]);
     expect(out.text).toMatch(/HEAD 502 .*\n {2}no answer from http:\/\/127\.0\.0\.1:1: /);
     expect(taken.err).toMatch(/^Port \d+ cannot be used \(EADDRINUSE\)\./);
+  });
+
+  it('gives up a request that it forwards once it is interrupted', async () => {
+    const application = createServer();
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const to = ['--forward-to', `http://127.0.0.1:${port}/`, '--timeout', '1h'];
+    const { origin, out, stop } = await listening(...to);
+    const sent = send(origin);
+    const [forwarded] = (await once(application, 'request')) as [IncomingMessage];
+    const closed = once(forwarded.socket, 'close');
+    const code = await stop();
+    await closed;
+    while (out.text === '') await new Promise((done) => setImmediate(done));
+    application.close();
+
+    expect([code, (await sent).code]).toEqual([0, 3]);
+    expect(out.text).toMatch(/HEAD 502 .*\n {2}no answer from .*: The command was interrupted\./);
   });
 
   it('fails the first attempts of an event', async () => {
@@ -667,6 +774,12 @@ describe('wrong usage', () => {
     ['an unknown method', ['sign', 'a.b', ...issuer, '--method', 'PUT'], /HEAD, POST or auto/],
     ['a lifetime in words', ['sign', 'a.b', ...issuer, '--lifetime', '5m'], /number of seconds/],
     ['an unknown algorithm', ['keygen', 'HS1'], /Pass one algorithm/],
+    [
+      'data that begins like an option',
+      ['sign', 'a.b', '-5', ...issuer],
+      /^An option is unknown\. Write -- before/,
+    ],
+    ['an empty key id', ['keygen', 'EdDSA', '--kid', ''], /--kid must be a string of 1 to/],
     ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
     ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],
     ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],

@@ -120,6 +120,47 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(twice.tasks).toEqual([]);
   });
 
+  it.each([
+    ['a comment', '// TODO: WebhookModule.forRoot and ConfigModule.forRoot()'],
+    ['a comment of lines', '/*\n * WebhookModule.forRoot, ConfigModule.forRoot() */'],
+    ['a string', 'const HINT = "It\'s WebhookModule.forRoot, ConfigModule.forRoot()";'],
+    ['a template', 'const HINT = `${1} // WebhookModule.forRoot, ConfigModule.forRoot()`;'],
+    ['a regular expression', "const QUOTE = /'/; // WebhookModule.forRoot 'ConfigModule.forRoot'"],
+  ])('takes no module that only %s names for one that is used', async (_, text) => {
+    const content = APP_MODULE.replace('@Module', `${text}\n@Module`);
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain(
+      'imports: [ConfigModule.forRoot(), WebhooksModule]',
+    );
+  });
+
+  it('finds modules behind texts that look like comments', async () => {
+    const content = APP_MODULE.replace(
+      '[]',
+      "[Http.to('https://shop.example'), ConfigModule.forRoot()]",
+    );
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain('ConfigModule.forRoot(), WebhooksModule]');
+  });
+
+  it('reads only the sources of an application in the folder of the workspace', async () => {
+    const { 'src/app.module.ts': content, ...files } = project();
+    const { files: after } = await add(
+      {
+        ...files,
+        'app.module.ts': content!,
+        'node_modules/a/index.d.ts': 'WebhookModule.forRoot();',
+        '.cache/a.ts': 'ConfigModule.forRoot();',
+      },
+      { sourceRoot: '.' },
+    );
+
+    expect(after['app.module.ts']).toContain('imports: [ConfigModule.forRoot(), WebhooksModule]');
+    expect(after).toHaveProperty(['webhooks/webhooks.module.ts']);
+  });
+
   it('keeps the configuration, packages and variables that are there', async () => {
     const { files } = await add(
       project({
@@ -163,13 +204,146 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(said).toMatch(/no secret was written.*keygen/);
   });
 
+  const WORKER_MAIN = `import { NestFactory } from '@nestjs/core';
+import { WorkerModule } from './worker.module';
+
+async function bootstrap() {
+  // Was NestFactory.create(AppModule).
+  const app = await NestFactory.create<NestExpressApplication>(WorkerModule);
+  await app.listen(process.env.port ?? 3000);
+}
+`;
+  const WORKER_MODULE = APP_MODULE.replace('AppModule', 'WorkerModule');
+  const ADDED = 'imports: [ConfigModule.forRoot(), WebhooksModule]';
+
+  it.each<[string, string, Files, object?]>([
+    [
+      'of an application that Nest added to a workspace',
+      'apps/worker/src/worker.module.ts',
+      { 'apps/worker/src/main.ts': WORKER_MAIN },
+      { sourceRoot: 'apps/worker/src' },
+    ],
+    [
+      'of an entry file with another name',
+      'apps/worker/src/worker.module.ts',
+      {
+        'apps/worker/src/start.ts': WORKER_MAIN,
+        'apps/worker/src/app.module.ts': APP_MODULE,
+        'nest-cli.json': JSON.stringify({
+          entryFile: 'main',
+          projects: { worker: { sourceRoot: './apps/worker/src', entryFile: 'start' } },
+        }),
+      },
+      { sourceRoot: 'apps/worker/src/' },
+    ],
+    [
+      'in a folder of its own',
+      'src/app/worker.module.ts',
+      { 'src/main.ts': WORKER_MAIN.replace('./worker.module', './app/worker.module.js') },
+    ],
+    [
+      'behind an alias of its path and a list of exports',
+      'src/app/worker.module.ts',
+      { 'src/main.ts': WORKER_MAIN.replace('./worker.module', '@app') },
+    ],
+    [
+      'imported under another name',
+      'src/worker.module.ts',
+      {
+        'src/main.ts': WORKER_MAIN.replace('{ Worker', '{ WorkerModule as Root').replaceAll(
+          '(WorkerModule',
+          '(RootModule',
+        ),
+        'src/app.module.ts': APP_MODULE,
+      },
+    ],
+    [
+      'that is the only one beside an entry file that names none',
+      'src/worker.module.ts',
+      { 'src/main.ts': "import './bootstrap';", 'src/orders/orders.module.ts': APP_MODULE },
+    ],
+  ])('adds to the root module %s', async (_, path, more, options = {}) => {
+    const { 'src/app.module.ts': _app, ...base } = project();
+    const { files, said } = await add({ ...base, [path]: WORKER_MODULE, ...more }, options);
+    const changed = Object.keys(files).filter((one) => files[one]!.includes(ADDED));
+
+    expect(changed).toEqual([path]);
+    const folder = path.includes('/app/') ? '../webhooks' : './webhooks';
+    expect(files[path]).toContain(`import { WebhooksModule } from '${folder}/webhooks.module.js';`);
+    expect(said).toContain('Your application accepts webhooks at /webhooks');
+  });
+
+  it('adds to the root module in a file with others', async () => {
+    const content = `import { Module } from '@nestjs/common';
+
+@Module({ imports: [] })
+class CoreModule {}
+
+@Module({ imports: [CoreModule] })
+export class AppModule {}
+
+@Module(METADATA)
+class OtherModule {}
+`;
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+    const main = WORKER_MAIN.replaceAll('WorkerModule', 'OtherModule').replace('worker', 'app');
+    const other = await add(project({ 'src/app.module.ts': content, 'src/main.ts': main }));
+
+    expect(files['src/app.module.ts']).toContain(
+      '@Module({ imports: [CoreModule, ConfigModule.forRoot(), WebhooksModule] })\nexport',
+    );
+    expect(other.files['src/app.module.ts']).toBe(content);
+  });
+
+  it('takes no module of the application for its own', async () => {
+    const content = APP_MODULE.replace(
+      '@Module',
+      "import { WebhooksModule } from './hooks/webhooks.module.js';\nimport { ConfigModule } from './config.js';\n@Module",
+    ).replace('[]', '[WebhooksModule, ConfigModule]');
+    const { files } = await add(project({ 'src/app.module.ts': content }));
+
+    expect(files['src/app.module.ts']).toContain(
+      '[WebhooksModule, ConfigModule, NestConfigModule.forRoot(), WebhookReceiverModule]',
+    );
+    expect(files['src/app.module.ts']).toContain(
+      "import { ConfigModule as NestConfigModule } from '@nestjs/config';\nimport { WebhooksModule as WebhookReceiverModule } from './webhooks/webhooks.module.js';",
+    );
+  });
+
+  it('adds to a root module that has the name of the added one', async () => {
+    const path = 'apps/webhooks/src/webhooks.module.ts';
+    const { files } = await add(
+      project({
+        [path]: APP_MODULE.replace('AppModule', 'WebhooksModule'),
+        'apps/webhooks/src/main.ts': WORKER_MAIN.replaceAll('WorkerModule', 'WebhooksModule'),
+      }),
+      { sourceRoot: 'apps/webhooks/src' },
+    );
+
+    expect(files[path]).toContain('imports: [ConfigModule.forRoot(), WebhookReceiverModule]');
+    expect(files[path]).toContain("from './webhooks/webhooks.module.js'");
+  });
+
+  it('says that it found no root module', async () => {
+    const { 'src/app.module.ts': _, ...files } = project();
+    const { said } = await add(files);
+
+    expect(said).toMatch(
+      /No root module was found below src, .*Add ConfigModule\.forRoot\(\) and WebhooksModule to the imports of your root module, from @nestjs\/config and src\/webhooks\/webhooks\.module\.ts/,
+    );
+    expect(said).not.toContain('Your application accepts webhooks at');
+  });
+
   it.each([
     ['has no module', 'export const AppModule = createModule();\n'],
     ['imports a variable', APP_MODULE.replace('[]', 'IMPORTS')],
+    ['computes its imports', APP_MODULE.replace('[]', '[A, B].filter(Boolean)')],
+    ['has another decorator', APP_MODULE.replace('@Module', '@nest.Module')],
   ])('names the import to add if the root module %s', async (_, content) => {
     const { files, said } = await add(project({ 'src/app.module.ts': content }));
 
     expect(said).toMatch(/Add ConfigModule\.forRoot\(\) and WebhooksModule to the imports/);
+    expect(said).not.toContain('Your application accepts webhooks at');
     expect(files['src/app.module.ts']).toBe(content);
     expect(files).toHaveProperty(['src/webhooks/webhooks.module.ts']);
   });
