@@ -1,4 +1,4 @@
-import type { INestApplication, INestApplicationContext, LoggerService } from '@nestjs/common';
+import type { INestApplicationContext, LoggerService } from '@nestjs/common';
 import { MemoryEndpointStore } from '../../endpoints/memory-endpoint.store.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
 import type { WebhookPublisherOptions } from '../../publisher/publisher-options.interface.js';
@@ -9,7 +9,7 @@ import type { WebhookReceiverOptions } from '../../receiver/receiver-options.int
 import { MemoryReplayStore } from '../../replay/memory-replay.store.js';
 import type { ReplayStore } from '../../replay/replay-store.js';
 import type { WebhookModuleOptions } from '../../webhook-module-options.interface.js';
-import { initialise, requestInMemory } from '../in-memory-request.js';
+import { initialise, isHttp, requestInMemory } from '../in-memory-request.js';
 import type { SentWebhook } from '../in-memory-webhook.transport.js';
 import { replaceParts, type TestingBuilder } from '../override-webhooks.js';
 import { Network } from './network.js';
@@ -226,13 +226,13 @@ export class SimulatedServices {
       };
       process.isStarting = true;
       const context = await start(simulate);
-      const app = 'getHttpServer' in context ? (context as INestApplication) : undefined;
+      const app = isHttp(context) ? context : undefined;
       if (app === undefined && servers.side === 'receiver') {
         throw new Error(
           'simulateWebhooks: the receiver takes no requests; return testing.createNestApplication() from its function',
         );
       }
-      await (app === undefined ? context.init() : initialise(app));
+      await initialise(context);
       process.isStarting = false;
       return { context, receive: async (webhook) => requestInMemory(app!, webhook) };
     });
