@@ -34,7 +34,10 @@ export const RESOLVED_OPTIONS = Symbol(
 
 /** Fails start-up if receivers or publisher are request-scoped: Nest would never start them, without a message. */
 @Injectable()
-class ScopeCheck implements OnModuleInit {
+export class ScopeCheck implements OnModuleInit {
+  /** Tells test helpers that the application was initialised, also if by another context of its container. */
+  hasPassed = false;
+
   constructor(private readonly module: ModuleRef) {}
 
   onModuleInit(): void {
@@ -48,6 +51,7 @@ class ScopeCheck implements OnModuleInit {
       'httpModule',
       'its HttpService is request-scoped, so no delivery would be sent; register it without REQUEST and without a request-scoped provider',
     );
+    this.hasPassed = true;
   }
 
   private requireStatic(token: symbol | typeof WebhookPublisher, path: string, message: string) {

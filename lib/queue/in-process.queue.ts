@@ -227,14 +227,18 @@ export class InProcessQueue extends WebhookQueue {
     if (nextDue <= this.clock.now()) {
       if (this.pumpScheduled) return;
       this.pumpScheduled = true;
-      queueMicrotask(() => {
-        this.pumpScheduled = false;
-        this.background!.runInAsyncScope(this.pump, this);
-      });
+      void this.pumpSoon();
     } else if (this.armed === undefined || nextDue < this.armed.at) {
       this.disarm();
       this.armed = { at: nextDue, cancel: this.clock.wakeAt(nextDue, () => this.wake()) };
     }
+  }
+
+  private async pumpSoon(): Promise<void> {
+    // Not queueMicrotask, which fake timers of Jest replace.
+    await Promise.resolve();
+    this.pumpScheduled = false;
+    this.background!.runInAsyncScope(this.pump, this);
   }
 
   private wake(): void {

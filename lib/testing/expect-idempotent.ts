@@ -18,6 +18,7 @@ import {
   type IdempotencyFailure,
   type IdempotencyScenario,
 } from './idempotency.error.js';
+import { initialise } from './in-memory-request.js';
 import { changeOf, firstDifference } from './state-difference.js';
 
 /** An event that the sender sends after the first one. */
@@ -94,7 +95,7 @@ export async function expectIdempotent<Event extends WebhookEventName>(
   options: ExpectIdempotentOptions,
 ): Promise<void> {
   readOptions(OPTIONS, options, 'expectIdempotent');
-  await app.init();
+  await initialise(app);
   const receiver = receiverOf(app, options.receiver);
   const check = new IdempotencyCheck(app, { event, data }, options);
   await check.runOn(receiver);

@@ -10,6 +10,7 @@ import type { ResolvedReceivers } from '../receiver/receiver-options.interface.j
 import { ReceivedEventWorker } from '../receiver/queued/received-event.worker.js';
 import { RESOLVED_OPTIONS } from '../webhook.module.js';
 import type { ResolvedWebhookOptions } from '../webhook-options.resolver.js';
+import { initialise } from './in-memory-request.js';
 import { TestClock } from './test-clock.js';
 
 /** One attempt to deliver an event to an endpoint, or one run of the handlers of a queued event. */
@@ -88,7 +89,7 @@ export async function flushDeliveries(
   options?: FlushDeliveriesOptions,
 ): Promise<readonly AttemptedDelivery[]> {
   const { retries } = readOptions(OPTIONS, options, 'flushDeliveries');
-  await app.init();
+  await initialise(app);
   const find = <T>(token: unknown): T => app.get(token as never, { strict: false });
   const receivers = find<ResolvedReceivers>(WEBHOOK_RECEIVERS);
   const queues = [

@@ -2,13 +2,36 @@ import { request as httpRequest, type IncomingMessage, type Server } from 'node:
 import { Server as HttpsServer } from 'node:https';
 import { type Duplex, duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import type { INestApplication } from '@nestjs/common';
+import type { INestApplication, INestApplicationContext } from '@nestjs/common';
+import { ScopeCheck } from '../webhook.module.js';
 
-/** Fastify builds its router when it gets ready, which happens with `listen` otherwise. */
-export async function initialise(app: INestApplication): Promise<void> {
-  await app.init();
-  const instance = app.getHttpAdapter().getInstance() as { ready?: () => PromiseLike<unknown> };
-  if (app.getHttpAdapter().getType() === 'fastify') await instance.ready?.();
+/** By the provider that an application shares with its testing module: resolves with the one that was initialised. */
+const initialisations = new WeakMap<ScopeCheck, Promise<INestApplicationContext>>();
+
+/** Initialises an application, unless that was done or is being done. */
+export async function initialise(context: INestApplicationContext): Promise<void> {
+  const check = context.get(ScopeCheck, { strict: false });
+  // Nest runs the hooks of all providers again for each of the contexts, and only an application knows that it has run them.
+  if (!initialisations.has(check) && (isHttp(context) || !check.hasPassed)) {
+    const initialised = context.init().then(() => context);
+    initialisations.set(check, initialised);
+  }
+  const initialised = await initialisations.get(check);
+  if (!isHttp(context)) return;
+  if (!isHttp(initialised!)) {
+    throw new Error(
+      'The application has no routes, because its testing module was initialised first: call app.init() before flushDeliveries(testing), or use flushDeliveries(app).',
+    );
+  }
+  // Fastify builds its router when it gets ready, which happens with `listen` otherwise.
+  const adapter = context.getHttpAdapter();
+  const instance = adapter.getInstance() as { ready?: () => PromiseLike<unknown> };
+  if (adapter.getType() === 'fastify') await instance.ready?.();
+}
+
+/** Whether the context takes requests, which a testing module and a microservice do not. */
+export function isHttp(context: INestApplicationContext): context is INestApplication {
+  return 'getHttpServer' in context;
 }
 
 /** Connects to an application, which need not listen. A server of Node takes any Duplex as a connection; of HTTPS, it is one after the handshake. */

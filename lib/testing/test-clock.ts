@@ -1,3 +1,5 @@
+// Not the global one, which fake timers of Jest and Vitest replace.
+import { setImmediate } from 'node:timers';
 import { WebhookClock, type CancelWake } from '../clock/webhook-clock.js';
 
 /** Turns of the event loop after each wake-up, so that short chains of promises and I/O settle. */

@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable, type INestApplication, Module } from '@nestjs/common';
-import { Test } from '@nestjs/testing';
+import { Test, type TestingModule } from '@nestjs/testing';
 import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
   KeyProvider,
@@ -233,6 +233,53 @@ describe('overrideWebhooks', () => {
     await receiving.close();
 
     expect(answer.status).toBe(204);
+  });
+});
+
+describe('a helper that initialises the application', () => {
+  const event = ['order.created', { id: 'o1' }] as const;
+  const queued = { ...sender, receiver: 'queued' };
+  let testing: TestingModule;
+  let own: INestApplication;
+  beforeEach(async () => {
+    const builder = Test.createTestingModule({ imports: [AppModule] });
+    testing = await overrideWebhooks(builder).compile();
+    own = testing.createNestApplication({ logger: false });
+  });
+  afterEach(() => own.close());
+
+  it('does it once for concurrent deliveries and flushes', async () => {
+    const outcomes = await Promise.all([
+      deliverWebhook(own, ...event, queued),
+      deliverWebhook(own, ...event, queued),
+      flushDeliveries(own),
+      flushDeliveries(testing),
+    ]);
+
+    expect(outcomes).toMatchObject([{ outcome: 'queued' }, { outcome: 'queued' }, [], []]);
+  });
+
+  it('does it once for an application and its testing module', async () => {
+    await deliverWebhook(own, ...event, queued);
+
+    expect(await flushDeliveries(testing)).toMatchObject([{ status: 'delivered' }]);
+  });
+
+  it('does it for neither if the application was initialised, or listens', async () => {
+    await own.listen(0);
+    await deliverWebhook(own, ...event, queued);
+
+    expect(await flushDeliveries(testing)).toMatchObject([{ status: 'delivered' }]);
+    expect(await flushDeliveries(own.select(AppModule))).toEqual([]);
+    expect(await deliverWebhook(own, ...event, queued)).toMatchObject({ outcome: 'queued' });
+  });
+
+  it('names the remedy if only the testing module was initialised, which has no routes', async () => {
+    await flushDeliveries(testing);
+
+    await expect(deliverWebhook(own, ...event, queued)).rejects.toThrow(
+      'call app.init() before flushDeliveries(testing)',
+    );
   });
 });
 

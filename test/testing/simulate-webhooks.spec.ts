@@ -246,6 +246,33 @@ describe('simulateWebhooks', () => {
     expect(invariant).toBe('an accepted event is delivered or dead');
   });
 
+  it('ends at once if publish rejects without a failure, and quotes the error', async () => {
+    const publishBigInt: Publish = async (app, n) =>
+      app.get(WebhookPublisher).publish('order.paid', { n: BigInt(n) }, { id: idOf({ n }) });
+    const setting = { handlers: InsertsInTransaction, queue: durable(), publish: publishBigInt };
+    const { invariant, message, faults, trace, cause } = await failureOf(setting, { seeds: 1 });
+
+    expect(invariant).toBe('everything ends');
+    expect(cause).toMatchObject({ name: 'WebhookDeliveryError', code: 'invalid_data' });
+    expect(message).toContain((cause as Error).message);
+    expect(faults).toEqual([]);
+    expect(trace.length).toBeLessThan(10);
+  });
+
+  it('repeats a publish that rejects because of a failure, whatever its error', async () => {
+    let rejections = 0;
+    const publishOrSay: Publish = async (app, n) =>
+      publish(app, n).catch(() => {
+        rejections++;
+        throw new Error('try again later');
+      });
+    const setting = { handlers: InsertsInTransaction, queue: durable(), publish: publishOrSay };
+    const report = await simulate(setting, { seeds: SEEDS });
+
+    expect(report.seeds).toBe(SEEDS);
+    expect(rejections).toBeGreaterThan(0);
+  });
+
   it('refuses a receiver that takes no requests', async () => {
     const testing = (simulated: Simulate, module: unknown): Promise<INestApplicationContext> =>
       simulated(Test.createTestingModule({ imports: [module as never] })).compile();

@@ -1,4 +1,4 @@
-import type { INestApplication, INestApplicationContext, LoggerService } from '@nestjs/common';
+import type { INestApplicationContext, LoggerService } from '@nestjs/common';
 import { MemoryEndpointStore } from '../../endpoints/memory-endpoint.store.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
 import type { WebhookPublisherOptions } from '../../publisher/publisher-options.interface.js';
@@ -9,7 +9,7 @@ import type { WebhookReceiverOptions } from '../../receiver/receiver-options.int
 import { MemoryReplayStore } from '../../replay/memory-replay.store.js';
 import type { ReplayStore } from '../../replay/replay-store.js';
 import type { WebhookModuleOptions } from '../../webhook-module-options.interface.js';
-import { initialise, requestInMemory } from '../in-memory-request.js';
+import { initialise, isHttp, requestInMemory } from '../in-memory-request.js';
 import type { SentWebhook } from '../in-memory-webhook.transport.js';
 import { replaceParts, type TestingBuilder } from '../override-webhooks.js';
 import { Network } from './network.js';
@@ -21,6 +21,8 @@ import { Transaction } from './transaction.js';
 
 /** Milliseconds between two calls of `publish` for the same event. */
 const REPEAT = 3_000;
+/** Milliseconds after a failure in which a call of `publish` may reject because of it: an earlier call may still run. */
+const CONSEQUENCES = 120_000;
 /** Milliseconds that go by after everything has ended, in which late copies of requests arrive. */
 const AFTERMATH = 60_000;
 const EVERYTHING = 10_000;
@@ -196,16 +198,21 @@ export class SimulatedServices {
   }
 
   /** The application repeats an event until it is accepted, as from an outbox. */
-  private publish(n: number, wait: number, round = 0): void {
+  private publish(n: number, wait: number, round = 0, troubledUntil = -Infinity): void {
     const { simulation, publishers } = this;
     simulation.after(wait, undefined, () => {
       const { process } = simulation.pick(`publish ${n} by ${round}`, publishers);
+      const start = simulation.time;
       process.ask(`publish ${n}`, {
         call: ({ context }) => this.tested.publish(context, n),
         done: () => void this.accepted.add(n),
         failed: (error) => {
-          if (error !== undefined) this.lastFailure = describeError(error);
-          this.publish(n, REPEAT, round + 1);
+          const isTroubled = error === undefined || process.wasTroubled(simulation.time - start);
+          const troubled = isTroubled ? simulation.time + CONSEQUENCES : troubledUntil;
+          if (error !== undefined) this.lastFailure = messageOf(error);
+          if (simulation.time < troubled) return this.publish(n, REPEAT, round + 1, troubled);
+          const detail = `publish rejects for ${n}, though nothing has failed (${this.lastFailure})`;
+          simulation.fail(new Violation('everything ends', detail, { cause: error }));
         },
       });
     });
@@ -226,13 +233,13 @@ export class SimulatedServices {
       };
       process.isStarting = true;
       const context = await start(simulate);
-      const app = 'getHttpServer' in context ? (context as INestApplication) : undefined;
+      const app = isHttp(context) ? context : undefined;
       if (app === undefined && servers.side === 'receiver') {
         throw new Error(
           'simulateWebhooks: the receiver takes no requests; return testing.createNestApplication() from its function',
         );
       }
-      await (app === undefined ? context.init() : initialise(app));
+      await initialise(context);
       process.isStarting = false;
       return { context, receive: async (webhook) => requestInMemory(app!, webhook) };
     });
@@ -302,4 +309,9 @@ export class SimulatedServices {
     void follow();
     return transaction;
   }
+}
+
+/** An error of `publish` in full: its code alone does not tell what to mend. */
+function messageOf(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : describeError(error);
 }
