@@ -1,3 +1,6 @@
+// Not the global one, which fake timers of Jest and Vitest replace.
+import { setImmediate } from 'node:timers';
+
 /**
  * Waits for work, and no longer than a deadline; then the work goes on unwatched.
  *
