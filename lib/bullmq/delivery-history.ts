@@ -1,13 +1,13 @@
 import type { Queue } from 'bullmq';
 import { FILTERED, filterable } from '../queue/delivery-list.js';
-import type { DeliveryRecord } from '../queue/webhook-delivery.js';
+import type { DeliveryRecord, DeliveryStatus } from '../queue/webhook-delivery.js';
 import type {
   DeliveryCountFilter,
   DeliveryCounts,
   DeliveryFilter,
   DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
-import { INDEX_PENDING, turnOf } from './key-order.js';
+import { INDEX_PENDING, type Turn, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Entries that one step of a repair reads. */
@@ -18,6 +18,7 @@ const MAX_UNWRITTEN = 10_000;
 const TAKEN_FOR = 60_000;
 /** Groups that one script counts. */
 const GROUPS = 1_000;
+const STATUSES: readonly DeliveryStatus[] = ['pending', 'delivered', 'dead'];
 
 /*
  * Keys:
@@ -228,13 +229,15 @@ export class DeliveryHistory {
    * Makes entries agree with their jobs, except those written after `before`: their jobs may be about to change.
    *
    * @param read - reads the deliveries; `undefined` for one that is gone
+   * @returns the turns of deliveries that are gone and were not delivered: nothing else will end them
    */
   async repair(
     ids: readonly string[],
     read: (ids: readonly string[]) => Promise<readonly (DeliveryRecord | undefined)[]>,
     { before, now }: { readonly before: number; readonly now: number },
-  ): Promise<void> {
+  ): Promise<readonly Turn[]> {
     const client = await this.queue.getBackend().client;
+    const left: Turn[] = [];
     for (let from = 0; from < ids.length; from += BATCH) {
       const batch = ids.slice(from, from + BATCH);
       const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...batch);
@@ -242,11 +245,15 @@ export class DeliveryHistory {
       const changes = batch.flatMap((id, position): Change[] => {
         const known = entries[position] ?? '';
         const delivery = deliveries[position];
-        const at = known === '' ? 0 : (JSON.parse(known) as Entry).at;
+        const at = parseEntry(known)?.at ?? 0;
         return at > before ? [] : [[id, known, delivery && this.entryOf(delivery, now)]];
       });
-      await this.write(changes);
+      const changed = await this.writes.add(changes);
+      left.push(
+        ...changes.flatMap((change, index) => (changed[index] === 1 ? turnLeftBy(change) : [])),
+      );
     }
+    return left;
   }
 
   /** Ids that probably match, and where the next page begins; `undefined` after the last one. */
@@ -319,6 +326,21 @@ export class DeliveryHistory {
 }
 
 type Change = readonly [id: string, replaces: string, entry: Entry | undefined];
+
+function parseEntry(text: string | null | undefined): Entry | undefined {
+  return text ? (JSON.parse(text) as Entry) : undefined;
+}
+
+function statusOf({ facets }: Entry): DeliveryStatus | undefined {
+  return STATUSES.find((status) => facets.includes(`status:${status}`));
+}
+
+/** The turn of a delivery whose entry was deleted. */
+function turnLeftBy([id, old, entry]: Change): Turn[] {
+  const known = entry === undefined ? parseEntry(old) : undefined;
+  if (known?.key === undefined || statusOf(known) === 'delivered') return [];
+  return [{ id, key: known.key }];
+}
 
 type Group = Pick<DeliveryCounts, 'endpointId' | 'tenant' | 'receiver'>;
 

@@ -244,7 +244,9 @@ export class StoredDeliveries {
   private async repair(ids: readonly string[]): Promise<void> {
     const now = this.parts.clock.now();
     const read = async (some: readonly string[]) => this.read(some);
-    await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    const left = await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    // An operator may have removed their jobs in a dashboard.
+    for (const turn of left) await this.parts.keys.end(turn);
   }
 
   /**

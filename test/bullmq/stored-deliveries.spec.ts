@@ -188,6 +188,21 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     expect(await history.list({ since }, { limit: 1 })).toMatchObject({ ids: ['again'] });
   });
 
+  it('ends the turn of a delivery whose job was removed in a dashboard', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, keys } = partsOn(bull, clock);
+    await deliveries.record([keyed('removed'), keyed('also-removed'), keyed('next')]);
+    await keys.settled();
+    await bull.remove('d-removed');
+    await bull.remove('d-also-removed');
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+
+    expect(await deliveries.read(['next'])).toMatchObject([{ keyState: undefined }]);
+    expect(await bull.getDelayedCount()).toBe(0);
+  });
+
   it('does not bring a delivery forward whose lane has no slot', async () => {
     // Ahead of the clock of BullMQ, which would otherwise make the job due.
     const clock = new TestClock(Date.now() + 3_600_000);
