@@ -1,4 +1,4 @@
-import type { Queue } from 'bullmq';
+import type { JobState, Queue } from 'bullmq';
 import { FILTERED, filterable } from '../queue/delivery-list.js';
 import type { DeliveryRecord, DeliveryStatus } from '../queue/webhook-delivery.js';
 import type {
@@ -10,8 +10,8 @@ import type {
 import { INDEX_PENDING, type Turn, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
-/** Entries that one step of a repair reads. */
-const BATCH = 500;
+/** Deliveries that one step of a repair reads, with their payloads. */
+const BATCH = 10;
 /** Entries that are remembered for a repair. */
 const MAX_UNWRITTEN = 10_000;
 /** Milliseconds after which a payload is taken again that was not dropped. */
@@ -226,6 +226,51 @@ export class DeliveryHistory {
   }
 
   /**
+   * Finds the entries that have to be repaired, by the states of their jobs alone: reading a job reads its payload.
+   *
+   * @param stateOf - reads the state of a job
+   * @param settling - milliseconds for which an entry may be ahead of its job
+   * @returns also the turns of those that are pending
+   */
+  async check(
+    ids: readonly string[],
+    stateOf: (id: string) => Promise<JobState | 'unknown'>,
+    { now, settling }: { readonly now: number; readonly settling: number },
+  ): Promise<{ readonly wrong: readonly string[]; readonly turns: readonly Turn[] }> {
+    const wrong: string[] = [];
+    const turns: Turn[] = [];
+    if (ids.length === 0) return { wrong, turns };
+    const client = await this.queue.getBackend().client;
+    const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...ids);
+    const states = await Promise.all(ids.map(stateOf));
+    for (const [index, id] of ids.entries()) {
+      const entry = parseEntry(entries[index]);
+      if (entry === undefined || entry.at > now - settling) continue;
+      if (this.mayBeWrong(entry, states[index]!, now, settling)) wrong.push(id);
+      else if (entry.due !== undefined && entry.key !== undefined)
+        turns.push({ id, key: entry.key });
+    }
+    return { wrong, turns };
+  }
+
+  private mayBeWrong(
+    entry: Entry,
+    state: JobState | 'unknown',
+    now: number,
+    settling: number,
+  ): boolean {
+    const { at, due, payload } = entry;
+    const status = statusOf(entry);
+    if (statusIn(state) !== status) return true;
+    // It may have been delivered before payloads were to be dropped.
+    if (status === 'delivered') return this.dropsPayloads && payload === undefined;
+    // Its time has passed, so it may be an old one; this is looked at once.
+    return (
+      state === 'delayed' && due !== undefined && due + settling <= now && at <= due + settling
+    );
+  }
+
+  /**
    * Makes entries agree with their jobs, except those written after `before`: their jobs may be about to change.
    *
    * @param read - reads the deliveries; `undefined` for one that is gone
@@ -329,6 +374,13 @@ type Change = readonly [id: string, replaces: string, entry: Entry | undefined];
 
 function parseEntry(text: string | null | undefined): Entry | undefined {
   return text ? (JSON.parse(text) as Entry) : undefined;
+}
+
+/** @returns `undefined` without a job */
+function statusIn(state: JobState | 'unknown'): DeliveryStatus | undefined {
+  if (state === 'unknown') return undefined;
+  if (state === 'completed') return 'delivered';
+  return state === 'failed' ? 'dead' : 'pending';
 }
 
 function statusOf({ facets }: Entry): DeliveryStatus | undefined {

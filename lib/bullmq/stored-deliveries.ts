@@ -34,16 +34,16 @@ import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 import { type KeyTurns, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 
-/** Deliveries that one check of the history reads. */
+/** Deliveries that one check of the history looks at. */
 const CHECKED = 200;
 /** Deliveries that are removed at once. */
 export const REMOVED = 1_000;
-/** Payloads that are dropped at once: their jobs are read with them. */
-const DROPPED = 100;
+/** Jobs that are read at once: each is read with its payload, which may be large. */
+const READ_AT_ONCE = 10;
 /** Milliseconds for which an entry of the history may be ahead of its job. */
 const SETTLING = 60_000;
-/** Deliveries that one script lists. */
-const LONGEST_PAGE = 1_000;
+/** Deliveries that are listed in the time of one step. */
+const LONGEST_PAGE = 100;
 
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
@@ -155,9 +155,12 @@ export class StoredDeliveries {
     const { ids, next } = await this.parts.history.list(filter, page);
     const found: ListedDelivery[] = [];
     const wrong: string[] = [];
-    for (const [index, record] of (await this.read(ids)).entries()) {
-      if (record === undefined || !matches(record, indexed)) wrong.push(ids[index]!);
-      else if (matches(record, { keyState })) found.push(listed(record));
+    for (let from = 0; from < ids.length; from += READ_AT_ONCE) {
+      const part = ids.slice(from, from + READ_AT_ONCE);
+      for (const [index, record] of (await this.read(part)).entries()) {
+        if (record === undefined || !matches(record, indexed)) wrong.push(part[index]!);
+        else if (matches(record, { keyState })) found.push(listed(record));
+      }
     }
     await this.repair(wrong);
     return { found, next };
@@ -270,9 +273,9 @@ export class StoredDeliveries {
 
   /** Drops a batch of payloads of deliveries that were delivered until a time. @returns whether more may be due */
   async dropPayloads(until: number): Promise<boolean> {
-    const ids = await this.parts.history.takePayloads(until, DROPPED);
+    const ids = await this.parts.history.takePayloads(until, READ_AT_ONCE);
     await Promise.all(ids.map(async (id) => this.dropPayload(id)));
-    return ids.length === DROPPED;
+    return ids.length === READ_AT_ONCE;
   }
 
   private async dropPayload(id: string): Promise<void> {
@@ -289,10 +292,12 @@ export class StoredDeliveries {
       { after: this.checkedTo, limit: CHECKED },
     );
     this.checkedTo = next;
+    const now = this.parts.clock.now();
+    const stateOf = async (id: string) => this.parts.queue.getJobState(jobIdOf(id));
+    const { wrong } = await this.parts.history.check(ids, stateOf, { now, settling: SETTLING });
     const { unwritten } = this.parts.history;
-    const until = this.parts.clock.now() - SETTLING;
-    const settled = [...unwritten].filter(([, since]) => since <= until).slice(0, CHECKED);
-    await this.repair([...ids, ...settled.map(([id]) => id)]);
+    const settled = [...unwritten].filter(([, since]) => since <= now - SETTLING).slice(0, CHECKED);
+    await this.repair([...wrong, ...settled.map(([id]) => id)]);
     for (const [id, since] of settled) {
       // It may have been added again meanwhile.
       if (unwritten.get(id) === since) unwritten.delete(id);
