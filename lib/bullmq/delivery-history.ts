@@ -236,7 +236,7 @@ export class DeliveryHistory {
     ids: readonly string[],
     stateOf: (id: string) => Promise<JobState | 'unknown'>,
     { now, settling }: { readonly now: number; readonly settling: number },
-  ): Promise<{ readonly wrong: readonly string[]; readonly turns: readonly Turn[] }> {
+  ): Promise<{ readonly wrong: string[]; readonly turns: readonly Turn[] }> {
     const wrong: string[] = [];
     const turns: Turn[] = [];
     if (ids.length === 0) return { wrong, turns };

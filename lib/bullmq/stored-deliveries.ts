@@ -34,8 +34,8 @@ import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 import { type KeyTurns, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 
-/** Deliveries that one check of the history looks at. */
-const CHECKED = 200;
+/** Deliveries that one check of the history looks at, of all and of the pending ones: operators watch these. */
+const CHECKED = { all: 200, pending: 500 };
 /** Deliveries that are removed at once. */
 export const REMOVED = 1_000;
 /** Jobs that are read at once: each is read with its payload, which may be large. */
@@ -63,7 +63,10 @@ export class StoredDeliveries {
   /** Ids that calls of `record` are about to add. */
   private readonly recording = new Set<string>();
   /** Where the next check of the history begins. */
-  private checkedTo: DeliveryPageRequest['after'];
+  private readonly checkedTo: Record<keyof typeof CHECKED, DeliveryPageRequest['after']> = {
+    all: undefined,
+    pending: undefined,
+  };
 
   constructor(private readonly parts: StoredDeliveriesParts) {}
 
@@ -287,21 +290,31 @@ export class StoredDeliveries {
 
   /** Makes a part of the history agree with the jobs. */
   async checkHistory(): Promise<void> {
-    const { ids, next } = await this.parts.history.list(
-      {},
-      { after: this.checkedTo, limit: CHECKED },
-    );
-    this.checkedTo = next;
     const now = this.parts.clock.now();
-    const stateOf = async (id: string) => this.parts.queue.getJobState(jobIdOf(id));
-    const { wrong } = await this.parts.history.check(ids, stateOf, { now, settling: SETTLING });
+    const { wrong } = await this.checkNext('pending', now);
+    wrong.push(...(await this.checkNext('all', now)).wrong);
     const { unwritten } = this.parts.history;
-    const settled = [...unwritten].filter(([, since]) => since <= now - SETTLING).slice(0, CHECKED);
+    const settled = [...unwritten]
+      .filter(([, since]) => since <= now - SETTLING)
+      .slice(0, CHECKED.all);
     await this.repair([...wrong, ...settled.map(([id]) => id)]);
     for (const [id, since] of settled) {
       // It may have been added again meanwhile.
       if (unwritten.get(id) === since) unwritten.delete(id);
     }
+  }
+
+  private async checkNext(
+    part: keyof typeof CHECKED,
+    now: number,
+  ): Promise<Awaited<ReturnType<DeliveryHistory['check']>>> {
+    const { history, queue } = this.parts;
+    const filter = part === 'pending' ? { status: part } : {};
+    const page = { after: this.checkedTo[part], limit: CHECKED[part] };
+    const { ids, next } = await history.list(filter, page);
+    this.checkedTo[part] = next;
+    const stateOf = async (id: string) => queue.getJobState(jobIdOf(id));
+    return history.check(ids, stateOf, { now, settling: SETTLING });
   }
 
   private newJob(

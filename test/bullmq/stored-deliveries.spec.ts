@@ -265,6 +265,24 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     expect(await history.takePayloads(clock.now(), 10)).toEqual(['old']);
   });
 
+  it('counts no pending delivery whose job was removed, however many deliveries are newer', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history } = partsOn(bull, clock);
+    await deliveries.record([due('removed')]);
+    await bull.remove('d-removed');
+    const newer = Array.from({ length: 500 }, (_, n) => {
+      const { delivery } = due(`newer-${n}`);
+      const state = { status: 'delivered', attempts: 1, updatedAt: clock.now() } as const;
+      return { ...state, delivery: { ...delivery, createdAt: delivery.createdAt + 1_000 } };
+    });
+    await history.add(newer, clock.now());
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+
+    expect(await history.list({ status: 'pending' }, { limit: 1 })).toMatchObject({ ids: [] });
+  });
+
   it('ends the turn of a delivery whose job was removed in a dashboard', async () => {
     const clock = new TestClock(Date.now());
     const bull = bullQueue();
