@@ -247,8 +247,8 @@ export class DeliveryHistory {
       const entry = parseEntry(entries[index]);
       if (entry === undefined || entry.at > now - settling) continue;
       if (this.mayBeWrong(entry, states[index]!, now, settling)) wrong.push(id);
-      else if (entry.due !== undefined && entry.key !== undefined)
-        turns.push({ id, key: entry.key });
+      if (states[index] === 'unknown' || entry.due === undefined) continue;
+      if (entry.key !== undefined) turns.push({ id, key: entry.key });
     }
     return { wrong, turns };
   }

@@ -291,7 +291,8 @@ export class StoredDeliveries {
   /** Makes a part of the history agree with the jobs. */
   async checkHistory(): Promise<void> {
     const now = this.parts.clock.now();
-    const { wrong } = await this.checkNext('pending', now);
+    const { wrong, turns } = await this.checkNext('pending', now);
+    await this.parts.keys.checkWaiting(turns);
     wrong.push(...(await this.checkNext('all', now)).wrong);
     const { unwritten } = this.parts.history;
     const settled = [...unwritten]

@@ -298,6 +298,24 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     expect(await bull.getDelayedCount()).toBe(0);
   });
 
+  it('ends a turn that neither a job nor an entry of the history is left of', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history, keys } = partsOn(bull, clock);
+    await deliveries.record([keyed('gone'), keyed('next')]);
+    await keys.settled();
+    await bull.remove('d-gone');
+    await history.delete(['gone']);
+    for (let seconds = 0; seconds < 150; seconds += 5) {
+      await clock.advance(5_000);
+      await deliveries.checkHistory();
+      await keys.checkOpen();
+    }
+
+    expect(await deliveries.read(['next'])).toMatchObject([{ keyState: undefined }]);
+    expect(await bull.getDelayedCount()).toBe(0);
+  });
+
   it('does not bring a delivery forward whose lane has no slot', async () => {
     // Ahead of the clock of BullMQ, which would otherwise make the job due.
     const clock = new TestClock(Date.now() + 3_600_000);
