@@ -48,7 +48,7 @@ interface Entry {
 
 /**
  * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it).
- * Returns 1 for each entry that was changed, 0 for the others.
+ * Returns 1 for each entry that was changed, 0 for the others, and for one to delete that does not exist.
  */
 const WRITE = new QueueScript(
   'webhooksWriteHistory',
@@ -58,7 +58,7 @@ for i = 1, #ARGV, 3 do
   local id, expected, text = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local known = redis.call('HGET', base .. ':entries', id) or ''
   changed[#changed + 1] = 0
-  if expected == '*' or expected == known then
+  if (expected == '*' or expected == known) and (known ~= '' or text ~= '') then
     changed[#changed] = 1
     local old = known ~= '' and cjson.decode(known) or { facets = {} }
     local new = text ~= '' and cjson.decode(text) or { facets = {} }
@@ -221,8 +221,9 @@ export class DeliveryHistory {
     return (await TAKE_PAYLOADS.run(this.queue, values)) as string[];
   }
 
-  async delete(ids: readonly string[]): Promise<void> {
-    await this.write(ids.map((id) => [id, '*', undefined]));
+  /** @returns how many entries this call has deleted */
+  async delete(ids: readonly string[]): Promise<number> {
+    return this.write(ids.map((id) => [id, '*', undefined]));
   }
 
   /**

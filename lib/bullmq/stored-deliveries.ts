@@ -241,10 +241,11 @@ export class StoredDeliveries {
     await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
-    await history.delete(removed.map(({ id }) => id));
+    // BullMQ answers the same for a job that another process has removed meanwhile.
+    const count = await history.delete(removed.map(({ id }) => id));
     const turns = removed.flatMap((delivery) => turnOf(delivery) ?? []);
     await Promise.all(turns.map(async (turn) => keys.end(turn)));
-    return removed.length;
+    return count;
   }
 
   private async repair(ids: readonly string[]): Promise<void> {
@@ -283,7 +284,7 @@ export class StoredDeliveries {
 
   private async dropPayload(id: string): Promise<void> {
     const job = await this.job(id);
-    if (job === undefined) return this.parts.history.delete([id]);
+    if (job === undefined) return void (await this.parts.history.delete([id]));
     if (isDelivered(job)) await job.updateData(droppedPayload(job.data));
     await this.parts.history.set(recordOf(job), this.parts.clock.now());
   }

@@ -68,6 +68,15 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
   });
 
+  it('counts each delivery once that two processes erase at the same time', async () => {
+    const { name } = bullQueue();
+    const [one, two] = [1, 2].map(() => new BullMqQueue(bullQueue(name)));
+    await one!.enqueue(Array.from({ length: 40 }, (_, n) => due(`erased-${n}`)));
+    const counts = await Promise.all([one!.erase({}), two!.erase({})]);
+
+    expect(counts[0] + counts[1]).toBe(40);
+  });
+
   it('uses the slots of a lane again whose deliveries have waited for its limit', async () => {
     const options = { concurrency: 8, concurrencyPerDestination: 2 };
     const queue = new BullMqQueue(bullQueue(), options);
