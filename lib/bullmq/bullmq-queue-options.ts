@@ -5,7 +5,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import { DURABLE_QUEUE, type QueueOptions, withQueueDefaults } from '../queue/queue-options.js';
-import { lacksHashTag } from './redis-server.js';
+import { keyPrefixOf, lacksHashTag } from './redis-server.js';
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
 export interface BullMqQueueOptions extends QueueOptions {
@@ -48,6 +48,9 @@ export function resolveBullMqOptions(queue: Queue, options: BullMqQueueOptions |
   } else if (lacksHashTag(queue)) {
     const remedy = 'create the Queue with prefix: "{webhooks}"';
     problems.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);
+  } else if (keyPrefixOf(queue) !== undefined) {
+    const remedy = 'remove it, and create the Queue with the option prefix instead';
+    problems.add('queue', `BullMQ cannot use a connection with a keyPrefix; ${remedy}`);
   }
   return withQueueDefaults(readOptions(OPTIONS, options, problems));
 }

@@ -16,6 +16,22 @@ export function lacksHashTag({ opts, toKey }: Queue): boolean {
   return isCluster === true && !/\{[^}]+\}/.test(toKey(''));
 }
 
+/** The members of connection options, or of those of a client, that may set a prefix. */
+interface PrefixedOptions {
+  readonly keyPrefix?: string;
+  readonly url?: unknown;
+  readonly redisOptions?: PrefixedOptions;
+}
+
+/** The `keyPrefix` of ioredis, which changes keys behind the back of BullMQ's scripts. */
+export function keyPrefixOf({ opts }: Queue): string | undefined {
+  const connection = (opts?.connection ?? {}) as PrefixedOptions & { options?: PrefixedOptions };
+  const { keyPrefix, redisOptions, url } = connection.options ?? connection;
+  const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined;
+  const prefix = keyPrefix ?? redisOptions?.keyPrefix ?? parsed?.searchParams.get('keyPrefix');
+  return prefix || undefined;
+}
+
 export async function warnAboutServer(queue: Queue): Promise<void> {
   // A managed server may not allow INFO.
   const warnings = await serverWarnings(queue).catch(() => []);

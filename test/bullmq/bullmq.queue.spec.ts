@@ -385,6 +385,26 @@ describe('new BullMqQueue', () => {
     );
   });
 
+  it.each<[string, () => object]>([
+    ['the options of its connection', () => ({ host: '127.0.0.1', keyPrefix: 'shop:' })],
+    ['the URL of its connection', () => ({ url: 'redis://127.0.0.1:1/?keyPrefix=shop:' })],
+    ['a client', () => new Redis({ lazyConnect: true, keyPrefix: 'shop:' })],
+    [
+      'a cluster',
+      () => {
+        const redisOptions = { keyPrefix: 'shop:' };
+        return new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, redisOptions });
+      },
+    ],
+  ])('refuses a keyPrefix in %s, which hides the keys of a job from BullMQ', (_, connection) => {
+    const opts = { connection: connection() };
+    const prefixed = { addBulk: async () => [], opts, toKey: () => '{webhooks}:queue:' };
+
+    expect(() => new BullMqQueue(prefixed as unknown as Queue)).toThrow(
+      /keyPrefix; remove it, and create the Queue with the option prefix/,
+    );
+  });
+
   it('refuses a Redis Cluster that would spread its keys, and says how to keep them together', () => {
     const nodes = [{ host: '127.0.0.1', port: 1 }];
     const connection = new Cluster(nodes, { lazyConnect: true });
