@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Cluster, Redis } from 'ioredis';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
@@ -66,6 +66,25 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const redelivered = await Promise.all([one.redeliver(ids), two.redeliver(ids)]);
 
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
+  });
+
+  it('reports the first error of its worker that is no outage, and no payload', async () => {
+    const bull = bullQueue();
+    const client = await bull.getBackend().client;
+    await client.set(bull.toKey('delayed'), 'text');
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const queue = new BullMqQueue(bull);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const errors = () =>
+      warn.mock.calls.filter(([, options]) => JSON.stringify(options).includes('QUEUE_ERROR'));
+    while (errors().length === 0) await sleep(10);
+    // Its worker fetches again after a second.
+    await sleep(1_500);
+    await client.del(bull.toKey('delayed'));
+    await queue.stop(Date.now() + 5_000);
+
+    expect(errors()).toEqual([[expect.stringMatching(/: WRONGTYPE\. Later/), expect.anything()]]);
+    warn.mockRestore();
   });
 
   it('counts each delivery once that two processes erase at the same time', async () => {
