@@ -305,7 +305,7 @@ export class BullMqQueue extends WebhookQueue {
     if (this.isOut || this.stopping) return;
     this.isOut = true;
     const { message } = redisFailure('The delivery queue', this.queue.opts.connection, error);
-    process.emitWarning(`${message}. Deliveries wait; the queue tries again every second.`, {
+    process.emitWarning(`${message}. Deliveries wait until it can be used again.`, {
       code: 'WEBHOOK_QUEUE_UNAVAILABLE',
     });
   }
