@@ -67,7 +67,7 @@ export async function serverWarnings(queue: Queue, now = Date.now): Promise<Serv
   if (isPassedInWithoutTimeout(queue)) {
     const message =
       'The Redis client of the webhook queue has no "socketTimeout". If its server vanishes without closing the ' +
-      'connection, other parts of the application that share the client wait for minutes; set it to 30000.';
+      'connection, other parts of the application that share the client wait or fail for minutes; set it to 30000.';
     warnings.push({ code: 'WEBHOOK_REDIS_NO_TIMEOUT', message });
   }
   return warnings;
