@@ -156,6 +156,7 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
   // A commandTimeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
   const settings = {
     enableOfflineQueue: true,
+    maxRetriesPerRequest: null,
     commandTimeout: undefined,
   };
   if (!isClient(connection)) {

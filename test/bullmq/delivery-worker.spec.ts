@@ -24,6 +24,7 @@ describe("the worker's connection has an offline queue", () => {
     expect(connectionFor(options)).toEqual({
       host: 'redis.example',
       enableOfflineQueue: true,
+      maxRetriesPerRequest: null,
     });
     expect(options.enableOfflineQueue).toBe(false);
   });
@@ -47,6 +48,8 @@ describe("the worker's connection has an offline queue", () => {
       db: 3,
       socketTimeout: undefined,
       commandTimeout: undefined,
+      // The default, 20, is refused by BullMQ.
+      maxRetriesPerRequest: null,
     });
   });
 
