@@ -45,6 +45,9 @@ export function resolveBullMqOptions(queue: Queue, options: BullMqQueueOptions |
   if (!option.hasMethods(queue, ['addBulk'])) {
     const remedy = 'inject it with getQueueToken(name), or create one with new Queue(name)';
     problems.add('queue', `must be a Queue of bullmq; ${remedy}`);
+  } else if ((queue as Partial<Queue>).opts?.connection === undefined) {
+    const remedy = 'call BullModule.forRoot({ connection }), or create it with { connection }';
+    problems.add('queue', `has no connection; ${remedy}`);
   } else if (lacksHashTag(queue)) {
     const remedy = 'create the Queue with prefix: "{webhooks}"';
     problems.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);

@@ -12,7 +12,7 @@ export interface ServerWarning {
 
 /** Whether the queue is on a Redis Cluster that would spread its keys over several nodes. */
 export function lacksHashTag({ opts, toKey }: Queue): boolean {
-  const { isCluster } = (opts?.connection ?? {}) as { isCluster?: boolean };
+  const { isCluster } = opts.connection as { isCluster?: boolean };
   return isCluster === true && !/\{[^}]+\}/.test(toKey(''));
 }
 
@@ -25,7 +25,7 @@ interface PrefixedOptions {
 
 /** The `keyPrefix` of ioredis, which changes keys behind the back of BullMQ's scripts. */
 export function keyPrefixOf({ opts }: Queue): string | undefined {
-  const connection = (opts?.connection ?? {}) as PrefixedOptions & { options?: PrefixedOptions };
+  const connection = opts.connection as PrefixedOptions & { options?: PrefixedOptions };
   const { keyPrefix, redisOptions, url } = connection.options ?? connection;
   const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined;
   const prefix = keyPrefix ?? redisOptions?.keyPrefix ?? parsed?.searchParams.get('keyPrefix');

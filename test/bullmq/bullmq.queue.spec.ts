@@ -386,10 +386,12 @@ describe('BullMqQueue on a server', () => {
 });
 
 describe('new BullMqQueue', () => {
-  const queue = { addBulk: async () => [] } as unknown as Queue;
+  const opts = { connection: {} };
+  const queue = { addBulk: async () => [], opts } as unknown as Queue;
 
   it.each([
     ['no queue', {}, {}, 'queue'],
+    ['a queue without a connection', { addBulk: async () => [], opts: {} }, {}, 'queue'],
     ['no concurrency', queue, { concurrency: 0 }, 'concurrency'],
     ['a lease that is too short', queue, { lease: '1s' }, 'lease'],
     ['an invalid duration', queue, { keepDelivered: 'long' }, 'keepDelivered'],
