@@ -87,6 +87,18 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     warn.mockRestore();
   });
 
+  it('records deliveries on a connection that joins commands to pipelines', async () => {
+    const connection = { url: urlOf('Redis'), enableAutoPipelining: true };
+    const bull = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, { connection });
+    queues.push(bull);
+    const client = await bull.getBackend().client;
+    const earlier = Promise.all(['a', 'b'].map(async (key) => client.get(bull.toKey(key))));
+    const recorded = new BullMqQueue(bull).enqueue([due('one'), due('two')]);
+
+    expect(await earlier).toEqual([null, null]);
+    expect(await recorded).toEqual([undefined, undefined]);
+  });
+
   it('counts each delivery once that two processes erase at the same time', async () => {
     const { name } = bullQueue();
     const [one, two] = [1, 2].map(() => new BullMqQueue(bullQueue(name)));
