@@ -5,7 +5,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import { DURABLE_QUEUE, type QueueOptions, withQueueDefaults } from '../queue/queue-options.js';
-import { lacksHashTag } from './redis-server.js';
+import { keyPrefixOf, lacksHashTag } from './redis-server.js';
 
 /** Concurrency, leases and retention of a {@link BullMqQueue}. */
 export interface BullMqQueueOptions extends QueueOptions {
@@ -45,9 +45,15 @@ export function resolveBullMqOptions(queue: Queue, options: BullMqQueueOptions |
   if (!option.hasMethods(queue, ['addBulk'])) {
     const remedy = 'inject it with getQueueToken(name), or create one with new Queue(name)';
     problems.add('queue', `must be a Queue of bullmq; ${remedy}`);
+  } else if ((queue as Partial<Queue>).opts?.connection === undefined) {
+    const remedy = 'call BullModule.forRoot({ connection }), or create it with { connection }';
+    problems.add('queue', `has no connection; ${remedy}`);
   } else if (lacksHashTag(queue)) {
     const remedy = 'create the Queue with prefix: "{webhooks}"';
     problems.add('queue', `a Redis Cluster would spread its keys over several nodes; ${remedy}`);
+  } else if (keyPrefixOf(queue) !== undefined) {
+    const remedy = 'remove it, and create the Queue with the option prefix instead';
+    problems.add('queue', `BullMQ cannot use a connection with a keyPrefix; ${remedy}`);
   }
   return withQueueDefaults(readOptions(OPTIONS, options, problems));
 }

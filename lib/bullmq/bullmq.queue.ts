@@ -75,6 +75,7 @@ export class BullMqQueue extends WebhookQueue {
   /** The last connection error. BullMQ reconnects without reporting it to callers. */
   private lastError: unknown;
   private isOut = false;
+  private hasReported = false;
 
   /**
    * @param queue - used for deliveries only, and closed by the application. Set `enableOfflineQueue: false` on its
@@ -299,14 +300,27 @@ export class BullMqQueue extends WebhookQueue {
 
   private onError(error: unknown): void {
     this.lastError = error;
-    if (!isRedisOutage(error)) return;
+    if (!isRedisOutage(error)) return this.reportOnce(error);
     this.lanes.recordOutage();
     if (this.isOut || this.stopping) return;
     this.isOut = true;
     const { message } = redisFailure('The delivery queue', this.queue.opts.connection, error);
-    process.emitWarning(`${message}. Deliveries wait; the queue tries again every second.`, {
+    process.emitWarning(`${message}. Deliveries wait until it can be used again.`, {
       code: 'WEBHOOK_QUEUE_UNAVAILABLE',
     });
+  }
+
+  /** Such an error may come with every job. */
+  private reportOnce(error: unknown): void {
+    if (this.hasReported || this.stopping) return;
+    this.hasReported = true;
+    const { name, message } = error as Error;
+    // A reply of the server may quote a command, and with it a payload.
+    const text = name === 'ReplyError' ? message.split(' ', 1)[0] : message;
+    process.emitWarning(
+      `The worker of the delivery queue had an error, and continues: ${text}. Later ones are not reported.`,
+      { code: 'WEBHOOK_QUEUE_ERROR' },
+    );
   }
 
   /** Limits the time of one step: a client may wait for its server without end. */

@@ -1,23 +1,24 @@
-import type { Queue } from 'bullmq';
+import type { JobState, Queue } from 'bullmq';
 import { FILTERED, filterable } from '../queue/delivery-list.js';
-import type { DeliveryRecord } from '../queue/webhook-delivery.js';
+import type { DeliveryRecord, DeliveryStatus } from '../queue/webhook-delivery.js';
 import type {
   DeliveryCountFilter,
   DeliveryCounts,
   DeliveryFilter,
   DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
-import { INDEX_PENDING, turnOf } from './key-order.js';
+import { INDEX_PENDING, type Turn, turnOf } from './key-order.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
-/** Entries that one step of a repair reads. */
-const BATCH = 500;
+/** Deliveries that one step of a repair reads, with their payloads. */
+const BATCH = 10;
 /** Entries that are remembered for a repair. */
 const MAX_UNWRITTEN = 10_000;
 /** Milliseconds after which a payload is taken again that was not dropped. */
 const TAKEN_FOR = 60_000;
 /** Groups that one script counts. */
 const GROUPS = 1_000;
+const STATUSES: readonly DeliveryStatus[] = ['pending', 'delivered', 'dead'];
 
 /*
  * Keys:
@@ -47,7 +48,7 @@ interface Entry {
 
 /**
  * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it).
- * Returns 1 for each entry that was changed, 0 for the others.
+ * Returns 1 for each entry that was changed, 0 for the others, and for one to delete that does not exist.
  */
 const WRITE = new QueueScript(
   'webhooksWriteHistory',
@@ -57,7 +58,7 @@ for i = 1, #ARGV, 3 do
   local id, expected, text = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local known = redis.call('HGET', base .. ':entries', id) or ''
   changed[#changed + 1] = 0
-  if expected == '*' or expected == known then
+  if (expected == '*' or expected == known) and (known ~= '' or text ~= '') then
     changed[#changed] = 1
     local old = known ~= '' and cjson.decode(known) or { facets = {} }
     local new = text ~= '' and cjson.decode(text) or { facets = {} }
@@ -220,21 +221,69 @@ export class DeliveryHistory {
     return (await TAKE_PAYLOADS.run(this.queue, values)) as string[];
   }
 
-  async delete(ids: readonly string[]): Promise<void> {
-    await this.write(ids.map((id) => [id, '*', undefined]));
+  /** @returns how many entries this call has deleted */
+  async delete(ids: readonly string[]): Promise<number> {
+    return this.write(ids.map((id) => [id, '*', undefined]));
+  }
+
+  /**
+   * Finds the entries that have to be repaired, by the states of their jobs alone: reading a job reads its payload.
+   *
+   * @param stateOf - reads the state of a job
+   * @param settling - milliseconds for which an entry may be ahead of its job
+   * @returns also the turns of those that are pending
+   */
+  async check(
+    ids: readonly string[],
+    stateOf: (id: string) => Promise<JobState | 'unknown'>,
+    { now, settling }: { readonly now: number; readonly settling: number },
+  ): Promise<{ readonly wrong: string[]; readonly turns: readonly Turn[] }> {
+    const wrong: string[] = [];
+    const turns: Turn[] = [];
+    if (ids.length === 0) return { wrong, turns };
+    const client = await this.queue.getBackend().client;
+    const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...ids);
+    const states = await Promise.all(ids.map(stateOf));
+    for (const [index, id] of ids.entries()) {
+      const entry = parseEntry(entries[index]);
+      if (entry === undefined || entry.at > now - settling) continue;
+      if (this.mayBeWrong(entry, states[index]!, now, settling)) wrong.push(id);
+      if (states[index] === 'unknown' || entry.due === undefined) continue;
+      if (entry.key !== undefined) turns.push({ id, key: entry.key });
+    }
+    return { wrong, turns };
+  }
+
+  private mayBeWrong(
+    entry: Entry,
+    state: JobState | 'unknown',
+    now: number,
+    settling: number,
+  ): boolean {
+    const { at, due, payload } = entry;
+    const status = statusOf(entry);
+    if (statusIn(state) !== status) return true;
+    // It may have been delivered before payloads were to be dropped.
+    if (status === 'delivered') return this.dropsPayloads && payload === undefined;
+    // Its time has passed, so it may be an old one; this is looked at once.
+    return (
+      state === 'delayed' && due !== undefined && due + settling <= now && at <= due + settling
+    );
   }
 
   /**
    * Makes entries agree with their jobs, except those written after `before`: their jobs may be about to change.
    *
    * @param read - reads the deliveries; `undefined` for one that is gone
+   * @returns the turns of deliveries that are gone and were not delivered: nothing else will end them
    */
   async repair(
     ids: readonly string[],
     read: (ids: readonly string[]) => Promise<readonly (DeliveryRecord | undefined)[]>,
     { before, now }: { readonly before: number; readonly now: number },
-  ): Promise<void> {
+  ): Promise<readonly Turn[]> {
     const client = await this.queue.getBackend().client;
+    const left: Turn[] = [];
     for (let from = 0; from < ids.length; from += BATCH) {
       const batch = ids.slice(from, from + BATCH);
       const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...batch);
@@ -242,11 +291,15 @@ export class DeliveryHistory {
       const changes = batch.flatMap((id, position): Change[] => {
         const known = entries[position] ?? '';
         const delivery = deliveries[position];
-        const at = known === '' ? 0 : (JSON.parse(known) as Entry).at;
+        const at = parseEntry(known)?.at ?? 0;
         return at > before ? [] : [[id, known, delivery && this.entryOf(delivery, now)]];
       });
-      await this.write(changes);
+      const changed = await this.writes.add(changes);
+      left.push(
+        ...changes.flatMap((change, index) => (changed[index] === 1 ? turnLeftBy(change) : [])),
+      );
     }
+    return left;
   }
 
   /** Ids that probably match, and where the next page begins; `undefined` after the last one. */
@@ -319,6 +372,28 @@ export class DeliveryHistory {
 }
 
 type Change = readonly [id: string, replaces: string, entry: Entry | undefined];
+
+function parseEntry(text: string | null | undefined): Entry | undefined {
+  return text ? (JSON.parse(text) as Entry) : undefined;
+}
+
+/** @returns `undefined` without a job */
+function statusIn(state: JobState | 'unknown'): DeliveryStatus | undefined {
+  if (state === 'unknown') return undefined;
+  if (state === 'completed') return 'delivered';
+  return state === 'failed' ? 'dead' : 'pending';
+}
+
+function statusOf({ facets }: Entry): DeliveryStatus | undefined {
+  return STATUSES.find((status) => facets.includes(`status:${status}`));
+}
+
+/** The turn of a delivery whose entry was deleted. */
+function turnLeftBy([id, old, entry]: Change): Turn[] {
+  const known = entry === undefined ? parseEntry(old) : undefined;
+  if (known?.key === undefined || statusOf(known) === 'delivered') return [];
+  return [{ id, key: known.key }];
+}
 
 type Group = Pick<DeliveryCounts, 'endpointId' | 'tenant' | 'receiver'>;
 

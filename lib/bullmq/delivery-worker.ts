@@ -138,6 +138,7 @@ interface OwnConnection {
 /** The methods that clients of ioredis, of node-redis and of BullMQ's adapters have in common. */
 interface Client {
   readonly isCluster?: boolean;
+  readonly options?: { readonly redisOptions?: object };
   duplicate(...options: unknown[]): Client;
   on(event: 'error', listener: () => void): unknown;
   disconnect?(): unknown;
@@ -152,19 +153,22 @@ interface Client {
  * A client is duplicated, so that stopping the Worker never ends the application's own.
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
+  // A commandTimeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
+  const settings = {
+    enableOfflineQueue: true,
+    maxRetriesPerRequest: null,
+    commandTimeout: undefined,
+  };
   if (!isClient(connection)) {
-    return { connection: { ...connection, enableOfflineQueue: true }, release: () => {} };
+    return { connection: { ...connection, ...settings }, release: () => {} };
   }
   // Each client knows some of them and ignores the others. ioredis 5 keeps the process alive for the socketTimeout of a
-  // connection that it has closed; here BullMQ and the probe watch the connections.
-  const options = {
-    enableOfflineQueue: true,
-    disableOfflineQueue: false,
-    socketTimeout: undefined,
-  };
+  // connection that it has closed.
+  const options = { ...settings, disableOfflineQueue: false, socketTimeout: undefined };
+  const redisOptions = { ...connection.options?.redisOptions, ...settings };
   const client =
     connection.isCluster === true
-      ? connection.duplicate([], options)
+      ? connection.duplicate([], { ...options, redisOptions })
       : connection.duplicate(options);
   // The Worker reports its errors; without a listener, one that follows its close would end the process.
   client.on('error', () => {});

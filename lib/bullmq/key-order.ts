@@ -79,11 +79,13 @@ end
 return { removed, next or '' }`,
 );
 
-/** ARGV: now, then id and key of each. */
+/** ARGV: now, whether turns that are open keep their time, then id and key of each. */
 const OPEN = new QueueScript(
   'webhooksOpenTurns',
-  `for i = 2, #ARGV, 2 do
-  redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], ARGV[i] .. '\\n' .. ARGV[i + 1])
+  `for i = 3, #ARGV, 2 do
+  local turn = ARGV[i] .. '\\n' .. ARGV[i + 1]
+  local isOpen = ARGV[2] == '1' and redis.call('ZSCORE', KEYS[1] .. ':open', turn)
+  if not isOpen then redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], turn) end
 end
 return 1`,
 );
@@ -115,6 +117,17 @@ for i = 1, #ARGV, 2 do
   waiting[#waiting + 1] = rank and rank > 0 and 1 or 0
 end
 return waiting`,
+);
+
+/** ARGV: id and key of each. Returns for each the id of the delivery that it waits for, or ''. */
+const HOLDERS = new QueueScript(
+  'webhooksTurnHolders',
+  `local holders = {}
+for i = 1, #ARGV, 2 do
+  local first = redis.call('ZRANGE', KEYS[1] .. ':turns:' .. ARGV[i + 1], 0, 0)[1]
+  holders[#holders + 1] = first and first ~= ARGV[i] and first or ''
+end
+return holders`,
 );
 
 /** A delivery in the order of its key. */
@@ -186,7 +199,21 @@ export class KeyOrder {
 
   /** Opens turns that are about to end. */
   async open(turns: readonly Turn[]): Promise<void> {
-    if (turns.length > 0) await OPEN.run(this.queue, [this.clock.now(), ...values(turns)]);
+    if (turns.length > 0) await OPEN.run(this.queue, [this.clock.now(), 0, ...values(turns)]);
+  }
+
+  /** Opens turns that seem to have no job, so that they end unless it is recorded meanwhile. */
+  async doubt(turns: readonly Turn[]): Promise<void> {
+    // A turn that is doubted again must not start its time again.
+    if (turns.length > 0) await OPEN.run(this.queue, [this.clock.now(), 1, ...values(turns)]);
+  }
+
+  /** @returns the turns that others of these wait for, each once */
+  async holders(turns: readonly Turn[]): Promise<readonly Turn[]> {
+    if (turns.length === 0) return [];
+    const ids = (await HOLDERS.run(this.queue, values(turns))) as string[];
+    const holders = turns.map(({ key }, index) => [key, { id: ids[index]!, key }] as const);
+    return [...new Map(holders.filter(([, { id }]) => id !== '')).values()];
   }
 
   async close(turns: readonly Turn[]): Promise<void> {

@@ -118,6 +118,18 @@ export class KeyTurns {
     }
   }
 
+  /**
+   * Finds the turns that these wait for and that have no job, for example because an operator removed it: {@link checkOpen}
+   * ends them.
+   */
+  async checkWaiting(turns: readonly Turn[]): Promise<void> {
+    const holders = await this.order.holders(turns);
+    const states = await Promise.all(
+      holders.map(async ({ id }) => this.queue.getJobState(jobIdOf(id))),
+    );
+    await this.order.doubt(holders.filter((_, index) => states[index] === 'unknown'));
+  }
+
   private async settle(job: DeliveryJob): Promise<void> {
     const turn = turnOf(job.data.delivery);
     if (turn === undefined) return;

@@ -1,21 +1,37 @@
 import type { Queue } from 'bullmq';
 
+type Client = Awaited<ReturnType<Queue['getBackend']>['client']>;
+
 /** A Lua script that runs on a queue's connection. Its only key is the base of this library's own keys. */
 export class QueueScript {
-  private readonly definedOn = new WeakSet<object>();
+  private static readonly all: QueueScript[] = [];
+  /** By client: when all scripts are defined on it. */
+  private static readonly defined = new WeakMap<object, Promise<void>>();
 
   constructor(
     private readonly name: string,
     private readonly lua: string,
-  ) {}
+  ) {
+    QueueScript.all.push(this);
+  }
 
   async run(queue: Queue, values: readonly (string | number)[]): Promise<unknown> {
     const client = await queue.getBackend().client;
-    if (!this.definedOn.has(client)) {
-      client.defineCommand(this.name, { numberOfKeys: 1, lua: this.lua });
-      this.definedOn.add(client);
+    if (!QueueScript.defined.has(client)) {
+      QueueScript.defined.set(client, QueueScript.defineAll(client, queue));
     }
+    await QueueScript.defined.get(client);
     return client.runCommand(this.name, [ownKey(queue), ...values]);
+  }
+
+  private static async defineAll(client: Client, queue: Queue): Promise<void> {
+    for (const { name, lua } of QueueScript.all) {
+      client.defineCommand(name, { numberOfKeys: 1, lua });
+    }
+    if (client.options['enableAutoPipelining'] !== true) return;
+    // A pipeline that ioredis has begun before knows none of them. Once this command is answered, it was sent; if it is not, the
+    // first script fails too.
+    await client.get(`${ownKey(queue)}:probe`).catch(() => {});
   }
 }
 

@@ -12,8 +12,24 @@ export interface ServerWarning {
 
 /** Whether the queue is on a Redis Cluster that would spread its keys over several nodes. */
 export function lacksHashTag({ opts, toKey }: Queue): boolean {
-  const { isCluster } = (opts?.connection ?? {}) as { isCluster?: boolean };
+  const { isCluster } = opts.connection as { isCluster?: boolean };
   return isCluster === true && !/\{[^}]+\}/.test(toKey(''));
+}
+
+/** The members of connection options, or of those of a client, that may set a prefix. */
+interface PrefixedOptions {
+  readonly keyPrefix?: string;
+  readonly url?: unknown;
+  readonly redisOptions?: PrefixedOptions;
+}
+
+/** The `keyPrefix` of ioredis, which changes keys behind the back of BullMQ's scripts. */
+export function keyPrefixOf({ opts }: Queue): string | undefined {
+  const connection = opts.connection as PrefixedOptions & { options?: PrefixedOptions };
+  const { keyPrefix, redisOptions, url } = connection.options ?? connection;
+  const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined;
+  const prefix = keyPrefix ?? redisOptions?.keyPrefix ?? parsed?.searchParams.get('keyPrefix');
+  return prefix || undefined;
 }
 
 export async function warnAboutServer(queue: Queue): Promise<void> {
@@ -51,7 +67,7 @@ export async function serverWarnings(queue: Queue, now = Date.now): Promise<Serv
   if (isPassedInWithoutTimeout(queue)) {
     const message =
       'The Redis client of the webhook queue has no "socketTimeout". If its server vanishes without closing the ' +
-      'connection, other parts of the application that share the client wait for minutes; set it to 30000.';
+      'connection, other parts of the application that share the client wait or fail for minutes; set it to 30000.';
     warnings.push({ code: 'WEBHOOK_REDIS_NO_TIMEOUT', message });
   }
   return warnings;

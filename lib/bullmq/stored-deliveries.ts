@@ -34,16 +34,16 @@ import { type KeyOrder, type Turn, turnOf } from './key-order.js';
 import { type KeyTurns, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 
-/** Deliveries that one check of the history reads. */
-const CHECKED = 200;
+/** Deliveries that one check of the history looks at, of all and of the pending ones: operators watch these. */
+const CHECKED = { all: 200, pending: 500 };
 /** Deliveries that are removed at once. */
 export const REMOVED = 1_000;
-/** Payloads that are dropped at once: their jobs are read with them. */
-const DROPPED = 100;
+/** Jobs that are read at once: each is read with its payload, which may be large. */
+const READ_AT_ONCE = 10;
 /** Milliseconds for which an entry of the history may be ahead of its job. */
 const SETTLING = 60_000;
-/** Deliveries that one script lists. */
-const LONGEST_PAGE = 1_000;
+/** Deliveries that are listed in the time of one step. */
+const LONGEST_PAGE = 100;
 
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
@@ -63,7 +63,10 @@ export class StoredDeliveries {
   /** Ids that calls of `record` are about to add. */
   private readonly recording = new Set<string>();
   /** Where the next check of the history begins. */
-  private checkedTo: DeliveryPageRequest['after'];
+  private readonly checkedTo: Record<keyof typeof CHECKED, DeliveryPageRequest['after']> = {
+    all: undefined,
+    pending: undefined,
+  };
 
   constructor(private readonly parts: StoredDeliveriesParts) {}
 
@@ -155,9 +158,12 @@ export class StoredDeliveries {
     const { ids, next } = await this.parts.history.list(filter, page);
     const found: ListedDelivery[] = [];
     const wrong: string[] = [];
-    for (const [index, record] of (await this.read(ids)).entries()) {
-      if (record === undefined || !matches(record, indexed)) wrong.push(ids[index]!);
-      else if (matches(record, { keyState })) found.push(listed(record));
+    for (let from = 0; from < ids.length; from += READ_AT_ONCE) {
+      const part = ids.slice(from, from + READ_AT_ONCE);
+      for (const [index, record] of (await this.read(part)).entries()) {
+        if (record === undefined || !matches(record, indexed)) wrong.push(part[index]!);
+        else if (matches(record, { keyState })) found.push(listed(record));
+      }
     }
     await this.repair(wrong);
     return { found, next };
@@ -235,16 +241,19 @@ export class StoredDeliveries {
     await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
-    await history.delete(removed.map(({ id }) => id));
+    // BullMQ answers the same for a job that another process has removed meanwhile.
+    const count = await history.delete(removed.map(({ id }) => id));
     const turns = removed.flatMap((delivery) => turnOf(delivery) ?? []);
     await Promise.all(turns.map(async (turn) => keys.end(turn)));
-    return removed.length;
+    return count;
   }
 
   private async repair(ids: readonly string[]): Promise<void> {
     const now = this.parts.clock.now();
     const read = async (some: readonly string[]) => this.read(some);
-    await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    const left = await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    // An operator may have removed their jobs in a dashboard.
+    for (const turn of left) await this.parts.keys.end(turn);
   }
 
   /**
@@ -268,33 +277,46 @@ export class StoredDeliveries {
 
   /** Drops a batch of payloads of deliveries that were delivered until a time. @returns whether more may be due */
   async dropPayloads(until: number): Promise<boolean> {
-    const ids = await this.parts.history.takePayloads(until, DROPPED);
+    const ids = await this.parts.history.takePayloads(until, READ_AT_ONCE);
     await Promise.all(ids.map(async (id) => this.dropPayload(id)));
-    return ids.length === DROPPED;
+    return ids.length === READ_AT_ONCE;
   }
 
   private async dropPayload(id: string): Promise<void> {
     const job = await this.job(id);
-    if (job === undefined) return this.parts.history.delete([id]);
+    if (job === undefined) return void (await this.parts.history.delete([id]));
     if (isDelivered(job)) await job.updateData(droppedPayload(job.data));
     await this.parts.history.set(recordOf(job), this.parts.clock.now());
   }
 
   /** Makes a part of the history agree with the jobs. */
   async checkHistory(): Promise<void> {
-    const { ids, next } = await this.parts.history.list(
-      {},
-      { after: this.checkedTo, limit: CHECKED },
-    );
-    this.checkedTo = next;
+    const now = this.parts.clock.now();
+    const { wrong, turns } = await this.checkNext('pending', now);
+    await this.parts.keys.checkWaiting(turns);
+    wrong.push(...(await this.checkNext('all', now)).wrong);
     const { unwritten } = this.parts.history;
-    const until = this.parts.clock.now() - SETTLING;
-    const settled = [...unwritten].filter(([, since]) => since <= until).slice(0, CHECKED);
-    await this.repair([...ids, ...settled.map(([id]) => id)]);
+    const settled = [...unwritten]
+      .filter(([, since]) => since <= now - SETTLING)
+      .slice(0, CHECKED.all);
+    await this.repair([...wrong, ...settled.map(([id]) => id)]);
     for (const [id, since] of settled) {
       // It may have been added again meanwhile.
       if (unwritten.get(id) === since) unwritten.delete(id);
     }
+  }
+
+  private async checkNext(
+    part: keyof typeof CHECKED,
+    now: number,
+  ): Promise<Awaited<ReturnType<DeliveryHistory['check']>>> {
+    const { history, queue } = this.parts;
+    const filter = part === 'pending' ? { status: part } : {};
+    const page = { after: this.checkedTo[part], limit: CHECKED[part] };
+    const { ids, next } = await history.list(filter, page);
+    this.checkedTo[part] = next;
+    const stateOf = async (id: string) => queue.getJobState(jobIdOf(id));
+    return history.check(ids, stateOf, { now, settling: SETTLING });
   }
 
   private newJob(

@@ -17,7 +17,7 @@ const REPLIES: readonly (readonly [RegExp, string])[] = [
   ],
   [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down; check the other nodes'],
   [
-    /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout|max retries per request/i,
+    /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout|Command timed out|max retries per request/i,
     'it does not answer; check that it is running and reachable',
   ],
 ];

@@ -98,7 +98,7 @@ export class RedisReplayStore extends ReplayStore {
     if (missing !== undefined && !this.hasWarned) {
       this.hasWarned = true;
       process.emitWarning(
-        `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait for many minutes. Set ${missing}.`,
+        `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait or fail for many minutes. Set ${missing}.`,
         { code: 'WEBHOOK_REDIS_NO_TIMEOUT' },
       );
     }

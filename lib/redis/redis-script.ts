@@ -78,7 +78,6 @@ interface ConnectionMembers {
 
 interface TimeoutOptions {
   readonly socketTimeout?: number;
-  readonly commandTimeout?: number;
 }
 
 /** Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. */
@@ -95,7 +94,8 @@ export function reconnect(client: RedisClient): void {
 }
 
 /**
- * Reports whether a client waits for answers without a limit.
+ * Reports whether a client keeps a connection whose server has vanished. With a `commandTimeout` it does: each command fails in
+ * time, until the operating system gives the connection up.
  *
  * @returns the option that sets one, or `undefined` if there is one, or if its options are unknown
  */
@@ -107,9 +107,8 @@ export function missingTimeout(client: RedisClient): string | undefined {
       ? 'socket: { socketTimeout: 5_000 }, with a shorter pingInterval'
       : undefined;
   }
-  const { socketTimeout, commandTimeout } =
-    (isCluster === true ? options.redisOptions : options) ?? {};
-  if (socketTimeout !== undefined || commandTimeout !== undefined) return undefined;
+  const { socketTimeout } = (isCluster === true ? options.redisOptions : options) ?? {};
+  if (socketTimeout !== undefined) return undefined;
   return isCluster === true ? 'redisOptions: { socketTimeout: 5_000 }' : 'socketTimeout: 5_000';
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Cluster, Redis } from 'ioredis';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
@@ -66,6 +66,46 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const redelivered = await Promise.all([one.redeliver(ids), two.redeliver(ids)]);
 
     expect(redelivered.flat().toSorted()).toEqual(ids.toSorted());
+  });
+
+  it('reports the first error of its worker that is no outage, and no payload', async () => {
+    const bull = bullQueue();
+    const client = await bull.getBackend().client;
+    await client.set(bull.toKey('delayed'), 'text');
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const queue = new BullMqQueue(bull);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const errors = () =>
+      warn.mock.calls.filter(([, options]) => JSON.stringify(options).includes('QUEUE_ERROR'));
+    while (errors().length === 0) await sleep(10);
+    // Its worker fetches again after a second.
+    await sleep(1_500);
+    await client.del(bull.toKey('delayed'));
+    await queue.stop(Date.now() + 5_000);
+
+    expect(errors()).toEqual([[expect.stringMatching(/: WRONGTYPE\. Later/), expect.anything()]]);
+    warn.mockRestore();
+  });
+
+  it('records deliveries on a connection that joins commands to pipelines', async () => {
+    const connection = { url: urlOf('Redis'), enableAutoPipelining: true };
+    const bull = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, { connection });
+    queues.push(bull);
+    const client = await bull.getBackend().client;
+    const earlier = Promise.all(['a', 'b'].map(async (key) => client.get(bull.toKey(key))));
+    const recorded = new BullMqQueue(bull).enqueue([due('one'), due('two')]);
+
+    expect(await earlier).toEqual([null, null]);
+    expect(await recorded).toEqual([undefined, undefined]);
+  });
+
+  it('counts each delivery once that two processes erase at the same time', async () => {
+    const { name } = bullQueue();
+    const [one, two] = [1, 2].map(() => new BullMqQueue(bullQueue(name)));
+    await one!.enqueue(Array.from({ length: 40 }, (_, n) => due(`erased-${n}`)));
+    const counts = await Promise.all([one!.erase({}), two!.erase({})]);
+
+    expect(counts[0] + counts[1]).toBe(40);
   });
 
   it('uses the slots of a lane again whose deliveries have waited for its limit', async () => {
@@ -358,10 +398,12 @@ describe('BullMqQueue on a server', () => {
 });
 
 describe('new BullMqQueue', () => {
-  const queue = { addBulk: async () => [] } as unknown as Queue;
+  const opts = { connection: {} };
+  const queue = { addBulk: async () => [], opts } as unknown as Queue;
 
   it.each([
     ['no queue', {}, {}, 'queue'],
+    ['a queue without a connection', { addBulk: async () => [], opts: {} }, {}, 'queue'],
     ['no concurrency', queue, { concurrency: 0 }, 'concurrency'],
     ['a lease that is too short', queue, { lease: '1s' }, 'lease'],
     ['an invalid duration', queue, { keepDelivered: 'long' }, 'keepDelivered'],
@@ -373,6 +415,26 @@ describe('new BullMqQueue', () => {
           expect.objectContaining({ path: `BullMqQueue.${path}` }),
         ]),
       }),
+    );
+  });
+
+  it.each<[string, () => object]>([
+    ['the options of its connection', () => ({ host: '127.0.0.1', keyPrefix: 'shop:' })],
+    ['the URL of its connection', () => ({ url: 'redis://127.0.0.1:1/?keyPrefix=shop:' })],
+    ['a client', () => new Redis({ lazyConnect: true, keyPrefix: 'shop:' })],
+    [
+      'a cluster',
+      () => {
+        const redisOptions = { keyPrefix: 'shop:' };
+        return new Cluster([{ host: '127.0.0.1', port: 1 }], { lazyConnect: true, redisOptions });
+      },
+    ],
+  ])('refuses a keyPrefix in %s, which hides the keys of a job from BullMQ', (_, connection) => {
+    const opts = { connection: connection() };
+    const prefixed = { addBulk: async () => [], opts, toKey: () => '{webhooks}:queue:' };
+
+    expect(() => new BullMqQueue(prefixed as unknown as Queue)).toThrow(
+      /keyPrefix; remove it, and create the Queue with the option prefix/,
     );
   });
 

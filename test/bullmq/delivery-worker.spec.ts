@@ -19,14 +19,24 @@ function connectionFor(connection: ConnectionOptions): Record<string, unknown> {
 
 describe("the worker's connection has an offline queue", () => {
   it('made of options that turn it off', () => {
-    const options = { host: 'redis.example', enableOfflineQueue: false };
+    const options = { host: 'redis.example', enableOfflineQueue: false, commandTimeout: 5_000 };
 
-    expect(connectionFor(options)).toEqual({ host: 'redis.example', enableOfflineQueue: true });
+    expect(connectionFor(options)).toEqual({
+      host: 'redis.example',
+      enableOfflineQueue: true,
+      maxRetriesPerRequest: null,
+    });
     expect(options.enableOfflineQueue).toBe(false);
   });
 
   it('made of a client of ioredis', () => {
-    const settings = { lazyConnect: true, enableOfflineQueue: false, db: 3, socketTimeout: 30_000 };
+    const settings = {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      db: 3,
+      socketTimeout: 30_000,
+      commandTimeout: 5_000,
+    };
     const client = new Redis(settings);
     cleanUp.push(() => client.disconnect());
     const own = connectionFor(client);
@@ -37,17 +47,27 @@ describe("the worker's connection has an offline queue", () => {
       enableOfflineQueue: true,
       db: 3,
       socketTimeout: undefined,
+      commandTimeout: undefined,
+      // The default, 20, is refused by BullMQ.
+      maxRetriesPerRequest: null,
     });
   });
 
   it('made of a cluster of ioredis', () => {
     const nodes = [{ host: '127.0.0.1', port: 1 }];
-    const client = new Cluster(nodes, { lazyConnect: true, enableOfflineQueue: false });
+    const client = new Cluster(nodes, {
+      lazyConnect: true,
+      enableOfflineQueue: false,
+      redisOptions: { password: 'hush', commandTimeout: 5_000 },
+    });
     cleanUp.push(() => client.disconnect());
     const own = connectionFor(client);
 
     expect(own).toMatchObject({ isCluster: true, startupNodes: nodes });
-    expect(own['options']).toMatchObject({ enableOfflineQueue: true });
+    expect(own['options']).toMatchObject({
+      enableOfflineQueue: true,
+      redisOptions: { password: 'hush', commandTimeout: undefined },
+    });
   });
 
   it('made of a client of node-redis', () => {

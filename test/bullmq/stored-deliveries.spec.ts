@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { afterAll, expect, it } from '@jest/globals';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, it, jest } from '@jest/globals';
 import { DelayedError, Queue, Worker } from 'bullmq';
 import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -186,6 +187,133 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await deliveries.checkHistory();
 
     expect(await history.list({ since }, { limit: 1 })).toMatchObject({ ids: ['again'] });
+  });
+
+  it('reads no payloads to check deliveries', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, keys } = partsOn(bull, clock);
+    await deliveries.record([...later(clock, 3), keyed('first'), keyed('second')]);
+    await keys.settled();
+    await clock.advance(61_000);
+    // Those whose time has passed are read once.
+    await deliveries.checkHistory();
+    await clock.advance(61_000);
+    const reads = jest.spyOn(bull, 'getJob');
+    await deliveries.checkHistory();
+
+    expect(reads).not.toHaveBeenCalled();
+  });
+
+  it('reads few payloads at once to list deliveries', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries } = partsOn(bull, clock);
+    await deliveries.record(later(clock, 50));
+    const getJob = bull.getJob.bind(bull);
+    let running = 0;
+    let most = 0;
+    bull.getJob = async (id) => {
+      most = Math.max(most, ++running);
+      const job = await getJob(id);
+      running--;
+      return job;
+    };
+    const { found } = await deliveries.page({}, { limit: 50 });
+
+    expect(found).toHaveLength(50);
+    expect(most).toBeLessThanOrEqual(10);
+  });
+
+  it('counts a delivery as what its job says, also if a process died before it could write that', async () => {
+    const clock = new TestClock(Date.now());
+    const { deliveries, history } = partsOn(bullQueue(), clock);
+    const [item] = later(clock, 1);
+    await deliveries.record([item!]);
+    const record = {
+      delivery: item!.delivery,
+      status: 'pending',
+      attempts: 0,
+      updatedAt: 0,
+    } as const;
+    await history.set({ ...record, status: 'dead', nextAttemptAt: undefined }, clock.now());
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+    expect(await history.counts({})).toMatchObject([
+      { pending: 1, dead: 0, oldestDue: item!.notBefore },
+    ]);
+    await history.set({ ...record, nextAttemptAt: clock.now() }, clock.now());
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+
+    expect(await history.counts({})).toMatchObject([{ oldestDue: item!.notBefore }]);
+  });
+
+  it('drops the payloads of deliveries that were recorded before it was to do so', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock });
+    await queue.enqueue([due('old')]);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    await queue.flush();
+    while ((await bull.getCompletedCount()) === 0) await sleep(20);
+    await queue.stop(clock.now() + 5_000);
+    await clock.advance(61_000);
+    const history = new DeliveryHistory(bull, true);
+    await new StoredDeliveries({ ...partsOn(bull, clock), history }).checkHistory();
+
+    expect(await history.takePayloads(clock.now(), 10)).toEqual(['old']);
+  });
+
+  it('counts no pending delivery whose job was removed, however many deliveries are newer', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history } = partsOn(bull, clock);
+    await deliveries.record([due('removed')]);
+    await bull.remove('d-removed');
+    const newer = Array.from({ length: 500 }, (_, n) => {
+      const { delivery } = due(`newer-${n}`);
+      const state = { status: 'delivered', attempts: 1, updatedAt: clock.now() } as const;
+      return { ...state, delivery: { ...delivery, createdAt: delivery.createdAt + 1_000 } };
+    });
+    await history.add(newer, clock.now());
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+
+    expect(await history.list({ status: 'pending' }, { limit: 1 })).toMatchObject({ ids: [] });
+  });
+
+  it('ends the turn of a delivery whose job was removed in a dashboard', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, keys } = partsOn(bull, clock);
+    await deliveries.record([keyed('removed'), keyed('also-removed'), keyed('next')]);
+    await keys.settled();
+    await bull.remove('d-removed');
+    await bull.remove('d-also-removed');
+    await clock.advance(61_000);
+    await deliveries.checkHistory();
+
+    expect(await deliveries.read(['next'])).toMatchObject([{ keyState: undefined }]);
+    expect(await bull.getDelayedCount()).toBe(0);
+  });
+
+  it('ends a turn that neither a job nor an entry of the history is left of', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const { deliveries, history, keys } = partsOn(bull, clock);
+    await deliveries.record([keyed('gone'), keyed('next')]);
+    await keys.settled();
+    await bull.remove('d-gone');
+    await history.delete(['gone']);
+    for (let seconds = 0; seconds < 150; seconds += 5) {
+      await clock.advance(5_000);
+      await deliveries.checkHistory();
+      await keys.checkOpen();
+    }
+
+    expect(await deliveries.read(['next'])).toMatchObject([{ keyState: undefined }]);
+    expect(await bull.getDelayedCount()).toBe(0);
   });
 
   it('does not bring a delivery forward whose lane has no slot', async () => {

@@ -51,6 +51,7 @@ describe('the error of a Redis that is unavailable', () => {
     ['WRONGPASS invalid username-password pair', 'check user name and password'],
     ["NOPERM this user has no permissions to run the 'eval' command", 'grant it'],
     ["Stream isn't writeable and enableOfflineQueue options is false", 'does not answer'],
+    ['Command timed out', 'does not answer'],
   ])('explains the reply %s', (reply, expected) => {
     expect(messageFor({}, new Error(reply))).toContain(expected);
   });

@@ -210,6 +210,11 @@ describe('the check of RedisReplayStore at start-up', () => {
   it.each([
     ['ioredis', { ...answers, options: {} }, 'Set socketTimeout: 5_000.'],
     [
+      'ioredis with a command timeout only',
+      { ...answers, options: { commandTimeout: 5_000 } },
+      'Set socketTimeout: 5_000.',
+    ],
+    [
       'a cluster of ioredis',
       { ...answers, isCluster: true, options: { socketTimeout: 1 } },
       'Set redisOptions: { socketTimeout: 5_000 }.',
@@ -221,7 +226,6 @@ describe('the check of RedisReplayStore at start-up', () => {
 
   it.each([
     ['ioredis', { ...answers, options: { socketTimeout: 5_000 } }],
-    ['ioredis with a command timeout', { ...answers, options: { commandTimeout: 5_000 } }],
     [
       'a cluster of ioredis',
       { ...answers, isCluster: true, options: { redisOptions: { socketTimeout: 1 } } },
