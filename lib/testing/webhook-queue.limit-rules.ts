@@ -61,6 +61,19 @@ export const LIMIT_RULES: QueueRules = {
     assert.equal((await bench.find('other'))!.isLimited, undefined);
   },
 
+  'does not hold up other lanes behind a rate of almost nothing': async (bench) => {
+    await bench.consume();
+    const limits = { perSecond: Number.MIN_VALUE, burst: 1 };
+    await enqueueLimited(bench, limits, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+    await enqueueLimited(bench, { ...limits, since: bench.now() }, 'a-3');
+    await bench.queue.enqueue([bench.due('other', { endpointId: 'erp' })]);
+
+    await bench.untilState('other', 'delivered 1');
+    await bench.advance(A_WHILE);
+    assert.deepEqual(bench.ran(), ['a-1', 'other']);
+  },
+
   'keeps the order of a limited lane': async (bench) => {
     await bench.consume();
     const ids = Array.from({ length: 8 }, (_, index) => `a-${index}`);

@@ -66,7 +66,11 @@ describe('an endpoint with limits', () => {
 describe('the limits of an endpoint', () => {
   it.each([
     [{ concurrency: 0 }, /endpoints\[0\]\.concurrency.*whole number from 1 to 1000/],
-    [{ rateLimit: { perSecond: 0 } }, /rateLimit\.perSecond.*above 0, at most 10000/],
+    [
+      { rateLimit: { perSecond: 0 } },
+      /rateLimit\.perSecond.*from 1 \/ 86400, which is one a day, to 10000/,
+    ],
+    [{ rateLimit: { perSecond: 5e-324 } }, /rateLimit\.perSecond.*one a day/],
     [{ rateLimit: {} }, /rateLimit\.perSecond.*is missing/],
     [{ rateLimit: { perSeconds: 1 } }, /rateLimit\.perSeconds.*did you mean .*perSecond/],
     [{ rateLimit: { perSecond: 1, burst: 0.5 } }, /rateLimit\.burst.*whole number/],
