@@ -32,6 +32,13 @@ const GONE = 410;
 const FIRST_PAUSE_CHECK = 60_000;
 const LAST_PAUSE_CHECK = 10 * 60_000;
 
+/**
+ * Milliseconds between two looks for an endpoint that this process does not know, and the age of a delivery at which it is given
+ * up: while a new version is rolled out, the old one gets deliveries of endpoints that only the configuration of the new one has.
+ */
+const UNKNOWN_CHECK = 30_000;
+const UNKNOWN_FOR = 15 * 60_000;
+
 /** One run of a delivery, with what only this process knows of it. */
 export interface OutgoingRun extends DeliveryRun {
   readonly delivery: OutgoingDelivery;
@@ -100,7 +107,7 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      const outcome = deadWithoutAttempt('unknown_endpoint', number);
+      const outcome = untilExpiry(delivery, this.outcomeWithoutEndpoint(delivery, number));
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
     const early = isExpired(delivery, this.options.clock.now())
@@ -139,6 +146,14 @@ export class WebhookDeliverer {
       this.reporter.lookupFailed(delivery, error);
       throw error;
     }
+  }
+
+  private outcomeWithoutEndpoint(delivery: OutgoingDelivery, number: number): DeliveryOutcome {
+    const now = this.options.clock.now();
+    const reason = 'unknown_endpoint';
+    if (isExpired(delivery, now)) return deadWithoutAttempt('expired', number);
+    if (now - delivery.createdAt >= UNKNOWN_FOR) return deadWithoutAttempt(reason, number);
+    return { type: 'defer', at: now + UNKNOWN_CHECK, reason };
   }
 
   /**

@@ -258,8 +258,8 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due; they can be
-   * redelivered once an endpoint with the same id and tenant exists again.
+   * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due and at least 15 minutes
+   * old; they can be redelivered once an endpoint with the same id and tenant exists again.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for a configured endpoint
    */
