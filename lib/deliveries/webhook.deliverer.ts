@@ -139,7 +139,8 @@ export class WebhookDeliverer {
   private async endpointOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {
     try {
       const endpoint = await this.endpoints.ofDelivery(delivery);
-      this.reporter.lookupSucceeded();
+      // Configured endpoints and URLs need no store, so they say nothing about it.
+      if (endpoint === undefined || endpoint.stored !== undefined) this.reporter.lookupSucceeded();
       return endpoint;
     } catch (error) {
       // A failed lookup says nothing about the endpoint: the queue repeats the attempt.

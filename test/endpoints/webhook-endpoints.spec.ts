@@ -993,6 +993,25 @@ describe('an endpoint that another process creates', () => {
 });
 
 describe('a store that is down', () => {
+  it('is logged once, also while deliveries to configured endpoints succeed', async () => {
+    await restart({ endpoints: [{ id: 'own', url: receiver.url, events: ['own.*'] }] });
+    receiver.script = () => ({ status: 500 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(3);
+    store.down = true;
+    receiver.script = () => ({ status: 204 });
+    for (let count = 4; count <= 8; count++) {
+      await bench.clock.advance(10_000);
+      await bench.publisher.send('own', 'order.created', {});
+    }
+
+    const told = bench
+      .logs('error')
+      .filter((line) => line.includes('its endpoint could not be looked up'));
+    expect(told).toHaveLength(1);
+  });
+
   it('makes publish fail, and keeps every delivery', async () => {
     receiver.script = () => ({ status: 500 });
     await endpoints.create({ id: 'crm', url: receiver.url });
