@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import {
+  currentLimits,
   type EndpointRegistry,
   type RegisteredEndpoint,
   isDisabled,
@@ -16,7 +17,7 @@ import type {
 } from '../queue/webhook-delivery.js';
 import { runObservers, type WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
-import { type EndpointDisabled, limitsOf } from '../sending/endpoint.js';
+import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
@@ -113,9 +114,9 @@ export class WebhookDeliverer {
     const early = isExpired(delivery, this.options.clock.now())
       ? deadWithoutAttempt('expired', number)
       : this.outcomeWithoutAttempt(endpoint, number);
-    const limits = limitsOf(endpoint);
     if (early !== undefined) {
       const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, early));
+      const limits = currentLimits(endpoint);
       return this.report({ delivery, outcome, limits }, endpoint.label);
     }
 
@@ -128,12 +129,12 @@ export class WebhookDeliverer {
     const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, decided));
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
-      { delivery, outcome, attempt: stored, limits, overloadedUntil, receipt },
+      { delivery, outcome, attempt: stored, overloadedUntil, receipt },
       endpoint.label,
     );
     // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
-    return run;
+    return { ...run, limits: currentLimits(endpoint) };
   }
 
   private async endpointOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {

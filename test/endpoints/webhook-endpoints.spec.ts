@@ -398,8 +398,102 @@ describe('update', () => {
   });
 });
 
+describe('an endpoint with limits whose receiver has asked to wait', () => {
+  const limited = { id: 'crm', method: 'POST', concurrency: 1 } as const;
+
+  beforeEach(() => {
+    receiver.script = () =>
+      receiver.requests.length === 1
+        ? { status: 429, headers: { 'Retry-After': '86400' } }
+        : { status: 204 };
+  });
+
+  async function publishTwo(): Promise<void> {
+    await publish();
+    await publish();
+    await bench.reported(1);
+    await bench.clock.advance(0);
+    expect(receiver.requests).toHaveLength(1);
+  }
+
+  it('is sent to again once it is enabled', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.enable('crm');
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it is enabled, if it is configured', async () => {
+    await restart({ endpoints: [{ ...limited, url: receiver.url }] });
+    await publishTwo();
+    await endpoints.enable('crm');
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it has another URL', async () => {
+    const other = await WireReceiver.start();
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.update('crm', { url: other.url });
+    await other.received(1);
+    await bench.reported(2);
+    await other.stop();
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it is created again', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.delete('crm');
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publish();
+    await receiver.received(2);
+  });
+});
+
+describe('what waits for the limits of an endpoint', () => {
+  const limited = { id: 'crm', method: 'POST', rateLimit: { perSecond: 0.001 } } as const;
+
+  it('is given up once the endpoint is disabled', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(1);
+    await endpoints.disable('crm');
+    await bench.reported(3);
+
+    const reasons = (await bench.dead()).map(({ reason }) => reason);
+    expect(reasons).toEqual(['endpoint_disabled', 'endpoint_disabled']);
+  });
+
+  it('is given up once the endpoint has answered 410', async () => {
+    receiver.script = () => ({ status: 410 });
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(3);
+
+    const dead = await bench.dead();
+    expect(dead).toHaveLength(3);
+    expect(dead.filter(({ reason }) => reason === 'endpoint_disabled')).toHaveLength(2);
+  });
+
+  it('is looked at once the endpoint is deleted', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(1);
+    await endpoints.delete('crm');
+    await bench.reported(3);
+
+    expect(bench.reports[2]!.outcome).toMatchObject({ reason: 'unknown_endpoint' });
+  });
+});
+
 describe('enable', () => {
-  it('ends a pause with the next event, also when the limits were removed meanwhile', async () => {
+  it('ends a pause, also when the limits were removed meanwhile', async () => {
     receiver.script = () =>
       receiver.requests.length === 1
         ? { status: 429, headers: { 'Retry-After': '86400' } }
