@@ -8,7 +8,7 @@ import {
   type WebhookClock,
 } from '../clock/webhook-clock.js';
 import { servesAnother } from '../queue/queue-options.js';
-import type { DeliveryAttempt, DeliveryRecord } from '../queue/webhook-delivery.js';
+import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,
@@ -239,6 +239,10 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
+  override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
+    await this.request(async () => this.limits.set(lane, limits));
+  }
+
   override async flush(): Promise<void> {
     if (this.worker === undefined) return;
     let isBusy: boolean;

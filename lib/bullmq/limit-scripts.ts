@@ -1,4 +1,4 @@
-import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
+import { LEAST_RATE, LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
 import { KEPT_UNUSED } from '../queue/key-order.js';
 import { QueueScript } from './queue-script.js';
 
@@ -25,7 +25,8 @@ for i, name in ipairs({ 'concurrency', 'perSecond', 'burst', 'fullAt', 'pausedUn
   l[name] = tonumber(fields[i] or '')
 end
 local function shareAt(at) return math.min(1, (l.share or 1) + math.max(0, at - (l.slowedAt or 0)) / ${RECOVERY}) end
-local nextToken = l.perSecond and 1000 / (l.perSecond * shareAt(now))
+local function tokenOf(perSecond, share) return 1000 / (math.max(perSecond, ${LEAST_RATE}) * share) end
+local nextToken = l.perSecond and tokenOf(l.perSecond, shareAt(now))
 local token = l.perSecond and (l.token or nextToken)
 -- A pause ends without a burst.
 local usedTokens = token and math.max(0, (l.fullAt or 0) - now, (l.pausedUntil or 0) + (l.burst - 1) * token - now) / token
@@ -136,7 +137,7 @@ redis.call('PEXPIRE', limit, ${KEPT_UNUSED})
 if not isChanged then return 0 end
 redis.call('HDEL', limit, 'token', 'fullAt')
 if token and ARGV[3] ~= '' then
-  local newToken = 1000 / (ARGV[3] * share)
+  local newToken = tokenOf(tonumber(ARGV[3]), share)
   local used = math.max(0, (l.fullAt or 0) - now) / token
   redis.call('HSET', limit, 'token', newToken, 'fullAt', string.format('%.3f', now + used * newToken))
 end

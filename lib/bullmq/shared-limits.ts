@@ -121,7 +121,7 @@ export class SharedLimits {
     return this.lease + 2 * INTERVAL;
   }
 
-  private async set(lane: string, limits: DeliveryLimits): Promise<void> {
+  async set(lane: string, limits: DeliveryLimits): Promise<void> {
     const now = this.clock.now();
     if (this.known.has(lane, limits, now)) return;
     const { concurrency = '', perSecond = '', burst = '', since = '' } = limits;

@@ -173,6 +173,7 @@ class StandaloneStores {
           new EndpointRegistry(endpoints),
           KEYLESS,
           async (id) => attemptPaused(id, publisherQueue),
+          publisherQueue,
         ),
       },
       {

@@ -1,6 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import {
+  currentLimits,
   type EndpointRegistry,
   type RegisteredEndpoint,
   isDisabled,
@@ -16,7 +17,7 @@ import type {
 } from '../queue/webhook-delivery.js';
 import { runObservers, type WebhookQueue } from '../queue/webhook-queue.js';
 import { type Attempt, type AttemptResult, concernsEndpoint } from '../sending/attempt-result.js';
-import { type EndpointDisabled, limitsOf } from '../sending/endpoint.js';
+import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
@@ -31,6 +32,13 @@ const GONE = 410;
  */
 const FIRST_PAUSE_CHECK = 60_000;
 const LAST_PAUSE_CHECK = 10 * 60_000;
+
+/**
+ * Milliseconds between two looks for an endpoint that this process does not know, and the age of a delivery at which it is given
+ * up: while a new version is rolled out, the old one gets deliveries of endpoints that only the configuration of the new one has.
+ */
+const UNKNOWN_CHECK = 30_000;
+const UNKNOWN_FOR = 15 * 60_000;
 
 /** One run of a delivery, with what only this process knows of it. */
 export interface OutgoingRun extends DeliveryRun {
@@ -100,15 +108,15 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      const outcome = deadWithoutAttempt('unknown_endpoint', number);
+      const outcome = untilExpiry(delivery, this.outcomeWithoutEndpoint(delivery, number));
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
     const early = isExpired(delivery, this.options.clock.now())
       ? deadWithoutAttempt('expired', number)
       : this.outcomeWithoutAttempt(endpoint, number);
-    const limits = limitsOf(endpoint);
     if (early !== undefined) {
       const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, early));
+      const limits = currentLimits(endpoint);
       return this.report({ delivery, outcome, limits }, endpoint.label);
     }
 
@@ -121,24 +129,33 @@ export class WebhookDeliverer {
     const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, decided));
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
-      { delivery, outcome, attempt: stored, limits, overloadedUntil, receipt },
+      { delivery, outcome, attempt: stored, overloadedUntil, receipt },
       endpoint.label,
     );
     // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
-    return run;
+    return { ...run, limits: currentLimits(endpoint) };
   }
 
   private async endpointOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {
     try {
       const endpoint = await this.endpoints.ofDelivery(delivery);
-      this.reporter.lookupSucceeded();
+      // Configured endpoints and URLs need no store, so they say nothing about it.
+      if (endpoint === undefined || endpoint.stored !== undefined) this.reporter.lookupSucceeded();
       return endpoint;
     } catch (error) {
       // A failed lookup says nothing about the endpoint: the queue repeats the attempt.
       this.reporter.lookupFailed(delivery, error);
       throw error;
     }
+  }
+
+  private outcomeWithoutEndpoint(delivery: OutgoingDelivery, number: number): DeliveryOutcome {
+    const now = this.options.clock.now();
+    const reason = 'unknown_endpoint';
+    if (isExpired(delivery, now)) return deadWithoutAttempt('expired', number);
+    if (now - delivery.createdAt >= UNKNOWN_FOR) return deadWithoutAttempt(reason, number);
+    return { type: 'defer', at: now + UNKNOWN_CHECK, reason };
   }
 
   /**

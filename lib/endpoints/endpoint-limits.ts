@@ -1,7 +1,8 @@
 import { CallRate } from '../clock/call-rate.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
-import { filled, object, optional, positive, type Read, whole } from '../options/rules.js';
+import { filled, object, optional, type Read, whole } from '../options/rules.js';
+import { RATE } from '../sending/endpoint-settings.js';
 import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { EndpointStore, SealedEndpointKey, StoredEndpointSettings } from './endpoint-store.js';
 
@@ -32,7 +33,7 @@ export const ENDPOINT_LIMITS = filled(
     testsPerMinute: optional(whole(1), 20),
     redeliveriesPerMinute: optional(whole(1), 1_000),
     concurrency: optional(whole(1, 1_000)),
-    perSecond: optional(positive(10_000, 'of attempts')),
+    perSecond: optional(RATE),
   }),
 );
 

@@ -62,7 +62,7 @@ export interface StoredEndpoint {
   readonly disabled?: { readonly at: number; readonly reason: EndpointDisabledReason };
   /** Absent unless the endpoint is paused; epoch milliseconds. */
   readonly pausedAt?: number;
-  /** When it was last enabled or resumed, in epoch milliseconds; older circuit state of a process is discarded. */
+  /** When it was last enabled or resumed, or got another URL, in epoch milliseconds; older circuit state of a process is discarded. */
   readonly enabledAt?: number;
   /** 1 at first; every change adds one. */
   readonly version: number;
@@ -70,6 +70,11 @@ export interface StoredEndpoint {
   readonly createdAt: number;
   /** Epoch milliseconds. */
   readonly updatedAt: number;
+}
+
+/** Since when it is used as it is, in epoch milliseconds: what was learnt earlier applies to another URL, or another endpoint. */
+export function enabledAt({ enabledAt: at, createdAt }: StoredEndpoint): number {
+  return at ?? createdAt;
 }
 
 export type SealedEndpointKey = StoredEndpoint['keys'][number];

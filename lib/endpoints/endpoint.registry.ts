@@ -1,6 +1,11 @@
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
-import { type Endpoint, EndpointState, type EndpointDisabled } from '../sending/endpoint.js';
+import type { DeliveryLimits, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import {
+  type Endpoint,
+  EndpointState,
+  type EndpointDisabled,
+  limitsOf,
+} from '../sending/endpoint.js';
 import { kindsOf } from '../sending/endpoint-credentials.js';
 import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import { dataOf, type EventDraft } from '../sending/event-draft.js';
@@ -22,6 +27,14 @@ export interface RegisteredEndpoint extends Endpoint {
 /** Whether deliveries to it are given up without an attempt. */
 export function isDisabled({ stored, state }: RegisteredEndpoint): boolean {
   return stored?.disabled !== undefined || state.disabled !== undefined;
+}
+
+/** Its limits. A managed endpoint that is disabled has none, so that what is left is given up at once. */
+export function currentLimits(endpoint: RegisteredEndpoint): DeliveryLimits {
+  const { stored, state } = endpoint;
+  // Other processes may still send to a configured endpoint that is disabled in this one.
+  const disabled = stored && (stored.disabled ?? state.disabled);
+  return disabled === undefined ? limitsOf(endpoint) : { since: disabled.at };
 }
 
 /** Since when its deliveries wait until the application resumes it, in epoch milliseconds; `undefined` if they do not. */

@@ -13,7 +13,7 @@ import { openCredentials } from './stored-credentials.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { withoutRetired } from './endpoint.directory.js';
 import { withinLimits } from './endpoint-limits.js';
-import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js';
+import { enabledAt, type StoredEndpoint, type StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
 import type { SecretSealer } from './secret-sealer.js';
 
@@ -74,7 +74,7 @@ export class StoredEndpointCache {
       ...settled,
       ...signers,
       ...withinLimits(settled, this.options.endpointLimits),
-      enabledAt: stored.enabledAt,
+      enabledAt: enabledAt(stored),
       filter: problems.has('filter') ? NOTHING : own.filter,
       credentials: this.credentialsOf(stored),
       endpointId: id,

@@ -3,9 +3,16 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
-import type { EndpointRegistry, RegisteredEndpoint } from './endpoint.registry.js';
+import {
+  currentLimits,
+  type EndpointRegistry,
+  type RegisteredEndpoint,
+} from './endpoint.registry.js';
+import { endpointLane } from '../queue/delivery-identity.js';
+import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import type { EndpointState } from '../sending/endpoint.js';
+import { type EndpointState, limitsOf } from '../sending/endpoint.js';
 import { dataOf, deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import {
@@ -29,7 +36,7 @@ import { LimitChecks } from './endpoint-limits.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
 import { openCredentials, sealCredentials, sharesCredentials } from './stored-credentials.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
-import type { StoredEndpoint } from './endpoint-store.js';
+import { enabledAt, type StoredEndpoint } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type {
   CreatedEndpoint,
@@ -73,6 +80,7 @@ export class WebhookEndpoints {
     private readonly sender: Pick<WebhookSender, 'attempt'>,
     /** Makes the deliveries due that wait because the endpoint was paused. */
     private readonly attemptPaused: (endpointId: string) => Promise<void>,
+    private readonly queue: Pick<WebhookQueue, 'limitLane'>,
   ) {
     this.input = new EndpointInput(options);
     this.directory = registry.directory;
@@ -234,7 +242,8 @@ export class WebhookEndpoints {
     { credentials, ...patch }: ReturnType<EndpointInput['read']>,
   ): StoredEndpoint {
     const { sealer } = this.options;
-    const wanted = patched(current, patch);
+    const changed = patched(current, patch);
+    const wanted = changed.url === current.url ? changed : this.restarted(changed);
     const kept = wanted.credentials;
     if (credentials === undefined && kept !== undefined && !sharesCredentials(wanted, current)) {
       const message =
@@ -258,15 +267,16 @@ export class WebhookEndpoints {
   }
 
   /**
-   * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due; they can be
-   * redelivered once an endpoint with the same id and tenant exists again.
+   * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due and at least 15 minutes
+   * old; they can be redelivered once an endpoint with the same id and tenant exists again.
    *
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for a configured endpoint
    */
   async delete(id: string, scope?: EndpointScope): Promise<void> {
-    await this.requireStored(id, scope);
+    const stored = await this.requireStored(id, scope);
     // A concurrent call may have deleted it first, with the same result.
     await this.options.endpointStore.remove(id);
+    await this.limitLane(stored, { since: this.restarted(stored).enabledAt });
   }
 
   /**
@@ -469,6 +479,7 @@ export class WebhookEndpoints {
     change: EndpointChange,
   ): Promise<WebhookEndpointView> {
     const { endpoint } = await this.directory.change(id, readScope(scope), change);
+    await this.limitLane(endpoint, currentLimits(this.registry.of(endpoint)));
     return this.directory.view(endpoint);
   }
 
@@ -492,15 +503,31 @@ export class WebhookEndpoints {
   ): Promise<WebhookEndpointView> {
     const endpoint = await this.directory.find(id, readScope(scope));
     if (!this.registry.isConfigured(id)) return this.change(id, scope, { make: change.stored });
-    change.state(this.registry.of(endpoint).state);
+    const registered = this.registry.of(endpoint);
+    const { circuit } = registered.state;
+    change.state(registered.state);
+    if (registered.state.circuit !== circuit) {
+      // Its next delivery sets the limits without this time again, so that processes agree.
+      const since = this.options.clock.now();
+      await this.limitLane(endpoint, { ...limitsOf(registered), since });
+    }
     return this.get(id, scope);
+  }
+
+  /** Replaces the limits of an endpoint for what waits for them. If it fails, the next delivery makes up for it. */
+  private async limitLane(
+    { id, tenant }: Pick<StoredEndpoint, 'id' | 'tenant'>,
+    limits: DeliveryLimits,
+  ): Promise<void> {
+    const lane = endpointLane({ endpointId: id, tenant });
+    await this.queue.limitLane?.(lane, limits).catch(() => {});
   }
 
   /** Makes every process discard the endpoint's circuit. */
   private restarted(endpoint: StoredEndpoint): StoredEndpoint {
     // Strictly later than before, even within one millisecond: other processes compare the values.
-    const enabledAt = Math.max(this.options.clock.now(), (endpoint.enabledAt ?? 0) + 1);
-    return { ...endpoint, enabledAt };
+    const now = Math.max(this.options.clock.now(), enabledAt(endpoint) + 1);
+    return { ...endpoint, enabledAt: now };
   }
 
   private warnOfMemory(): void {

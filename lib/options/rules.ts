@@ -57,11 +57,11 @@ export function whole(min: number, max = Number.MAX_SAFE_INTEGER, unit = ''): Ru
   );
 }
 
-/** Takes a number above 0, such as a rate. */
-export function positive(max: number, unit: string): Rule<number> {
+/** Takes a number that need not be whole, such as a rate. @param bounds - names them in the message */
+export function between(min: number, max: number, bounds: string): Rule<number> {
   return rule(
-    (value) => typeof value === 'number' && value > 0 && value <= max,
-    `must be a number ${unit} above 0, at most ${max}`,
+    (value) => typeof value === 'number' && value >= min && value <= max,
+    `must be a number ${bounds}`,
   );
 }
 

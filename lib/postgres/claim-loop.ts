@@ -25,6 +25,8 @@ interface ClaimLoopParts {
   readonly release: (delivery: ClaimedDelivery) => Promise<void>;
   /** Called once for each outage of the database. */
   readonly onOutage: (error: unknown) => void;
+  /** Called once for the failures in a row of claims from limited lanes, while the others succeed. */
+  readonly onLimitedFailure: (error: unknown) => void;
   readonly concurrency: number;
   readonly concurrencyPerDestination: number;
   /** Milliseconds. */
@@ -69,6 +71,9 @@ export class ClaimLoop {
   /** Epoch milliseconds of the last look for due deliveries. */
   private lookedAt = 0;
   private pauses = 0;
+  /** The failures in a row of claims from limited lanes, and when these are tried again, in epoch milliseconds. */
+  private limitedFailures = 0;
+  private limitedRetry = 0;
   private stopped = false;
   private claims = 0;
   private idleListeners: (() => void)[] = [];
@@ -143,8 +148,8 @@ export class ClaimLoop {
     } catch (error) {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);
       this.backlog.forget();
-      const pause = this.parts.pollInterval * 2 ** Math.min(this.pauses++, 10);
-      next = this.parts.clock.now() + Math.min(pause, MAX_PAUSE);
+      this.limitedFailures = this.limitedRetry = 0;
+      next = this.afterFailures(this.pauses++);
     }
     this.asking = false;
     if (!this.stopped) this.cancelTimer = this.parts.clock.wakeAt(next, () => this.wake());
@@ -166,8 +171,10 @@ export class ClaimLoop {
       free = this.freeByLane();
     }
     // Limited lanes get half of the free slots first, and then what the others leave.
-    await this.claimLimited(Math.ceil(this.freeSlots / 2));
+    const failure = await this.claimLimited(Math.ceil(this.freeSlots / 2));
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimDue();
+    // If the database were away, the claim above would have failed too.
+    if (failure !== undefined && this.limitedFailures === 1) this.parts.onLimitedFailure(failure);
     await this.claimLimited(this.freeSlots);
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
     const isContended = this.contention !== undefined && !this.backlog.isEmpty;
@@ -175,20 +182,40 @@ export class ClaimLoop {
       this.nextScan,
       isContended ? this.nextLaneCheck : Infinity,
       this.nextProof(),
-      this.limited.next(),
+      Math.max(this.limited.next(), this.limitedRetry),
     );
+  }
+
+  /** When to try again after failures, in epoch milliseconds. @param before - earlier failures in a row */
+  private afterFailures(before: number): number {
+    const { clock, pollInterval } = this.parts;
+    return clock.now() + Math.min(pollInterval * 2 ** Math.min(before, 10), MAX_PAUSE);
   }
 
   /** What was planned before the clock was set back would come too late. */
   private forgetTimes(): void {
     this.backlog.forget();
     this.limited.forget();
+    this.limitedRetry = 0;
     this.nextLaneCheck = 0;
     this.mayBeMore = true;
   }
 
-  /** Claims from the limited lanes whose time has come. */
-  private async claimLimited(most: number): Promise<void> {
+  /** Claims from the limited lanes whose time has come. @returns what failed, which must not keep other lanes waiting */
+  private async claimLimited(most: number): Promise<unknown> {
+    if (this.parts.clock.now() < this.limitedRetry) return undefined;
+    try {
+      await this.claimFromLimited(most);
+      this.limitedFailures = 0;
+      return undefined;
+    } catch (error) {
+      this.mayBeMore = true;
+      this.limitedRetry = this.afterFailures(this.limitedFailures++);
+      return error;
+    }
+  }
+
+  private async claimFromLimited(most: number): Promise<void> {
     if (await this.limited.search()) this.wake();
     for (let left = most; left > 0 && !this.stopped;) {
       const claimed = await this.limited.claim(left, () => this.freeByLane());

@@ -26,6 +26,7 @@ import {
   countsOf,
   deliveryRow,
   laneColumn,
+  storableLane,
   listedDelivery,
   recordOf,
 } from './delivery-row.js';
@@ -216,6 +217,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return deleted;
   }
 
+  override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
+    await this.connection.reporting(async () =>
+      this.replaceLimits(new Map([[storableLane(lane), limits]])),
+    );
+  }
+
   override async flush(): Promise<void> {
     await this.consumer?.drain();
   }
@@ -298,7 +305,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
     for (const [lane, limits] of wanted) {
       if (this.limits.has(lane, limits, now)) wanted.delete(lane);
     }
-    if (wanted.size === 0) return;
+    if (wanted.size > 0) await this.replaceLimits(wanted);
+  }
+
+  private async replaceLimits(wanted: ReadonlyMap<string, DeliveryLimits>): Promise<void> {
+    const now = this.options.clock.now();
     const changed = await this.limitTable.set(wanted);
     this.consumer?.wake(changed);
     for (const [lane, limits] of wanted) this.limits.add(lane, limits, now);

@@ -53,7 +53,9 @@ export class DeliveryConsumer {
       limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
-      onOutage: (error) => warnOfOutage(error, parts.server),
+      onOutage: (error) => warnOfOutage(error, parts.server, 'Deliveries wait'),
+      onLimitedFailure: (error) =>
+        warnOfOutage(error, parts.server, 'Deliveries to endpoints with limits wait'),
     });
     // Not awaited: a renewal that hangs must not delay the next one.
     this.endRenewals = repeat(
@@ -170,9 +172,9 @@ export class DeliveryConsumer {
   }
 }
 
-function warnOfOutage(error: unknown, server: string): void {
+function warnOfOutage(error: unknown, server: string, effect: string): void {
   const { message } = databaseFailure('The delivery queue', error, server);
-  process.emitWarning(`${message} Deliveries wait; the queue tries again every few seconds.`, {
+  process.emitWarning(`${message} ${effect}; the queue tries again every few seconds.`, {
     code: 'WEBHOOK_QUEUE_UNAVAILABLE',
   });
 }

@@ -47,7 +47,12 @@ export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: nu
 
 /** The lane of a delivery, as its column holds it. */
 export function laneColumn(delivery: WebhookDelivery): string {
-  return storableText(deliveryLane(delivery));
+  return storableLane(deliveryLane(delivery));
+}
+
+/** A lane as its column holds it. */
+export function storableLane(lane: string): string {
+  return storableText(lane);
 }
 
 export interface ClaimedDelivery {

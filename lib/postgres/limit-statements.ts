@@ -1,4 +1,4 @@
-import { LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
+import { LEAST_RATE, LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
 import { later as laterOf, millisecondsOf, now as nowOf } from './sql-text.js';
 
 /** Deliveries that one statement takes out of the index of unlimited ones. */
@@ -57,10 +57,13 @@ export class LimitStatements {
     const limitColumns = `'concurrency', concurrency, 'perSecond', per_second, 'burst', burst, 'since', since`;
     const share = (row: string, time: string): string =>
       `least(1, ${row}.share + greatest(0, ${time} - ${row}.slowed_at) / ${RECOVERY})`;
+    const token = (rate: string, part: string): string =>
+      `CASE WHEN ${rate} IS NOT NULL THEN 1000 / (greatest(${rate}, ${LEAST_RATE}) * ${part}) END`;
     const later = millisecondsOf(laterOf('$3'));
     const isSameSince = 'limits.since IS NOT DISTINCT FROM excluded.since';
-    const oldToken = `coalesce(limits.token_ms, 1000 / (limits.per_second * ${share('limits', later)}))`;
-    const newToken = `1000 / (excluded.per_second * CASE WHEN ${isSameSince} THEN ${share('limits', later)} ELSE 1 END)`;
+    const oldToken = `coalesce(limits.token_ms, ${token('limits.per_second', share('limits', later))})`;
+    const newShare = `CASE WHEN ${isSameSince} THEN ${share('limits', later)} ELSE 1 END`;
+    const newToken = token('excluded.per_second', newShare);
     this.set = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(lane text, concurrency int, per_second float8, burst float8, since float8)
 )
@@ -93,7 +96,7 @@ RETURNING lane`;
   GROUP BY gate.lane
 ), bucket AS MATERIALIZED (
   SELECT gate.*, coalesce(started.running, '{}') AS still_running, coalesce(used, 0) AS used, ms,
-    1000 / (per_second * ${share('gate', 'ms')}) AS next_token
+    ${token('per_second', share('gate', 'ms'))} AS next_token
   FROM gate CROSS JOIN moment LEFT JOIN started USING (lane)
 ), level AS MATERIALIZED (
   SELECT *, greatest(0, full_at - ms, paused_until + (burst - 1) * last_token - ms) / last_token AS used_tokens

@@ -119,9 +119,7 @@ function itemsOf(
   return deliveries.map(({ delivery, endpoint }) => {
     const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
     const limits = limitsOf(endpoint);
-    // Removed limits may have left a pause, which ends once the endpoint is enabled.
-    const mayChange = isLimited(limits) || limits.since !== undefined;
-    return { delivery, notBefore, ...(mayChange && { limits }) };
+    return { delivery, notBefore, ...(isLimited(limits) && { limits }) };
   });
 }
 

@@ -50,6 +50,8 @@ function resultOfRecord(id: string, record: DeliveryRecord): SendResult {
 /** Milliseconds between two polls; most attempts end before the first. */
 const FIRST_WAIT = 100;
 const LONGEST_WAIT = 2_000;
+/** A delivery of a limited lane that has been due for so long waits for the limits, which may be hours. */
+const LIMITED_WAIT = 1_000;
 /** A delivery that is delayed for longer waits for its endpoint, not for a free slot. */
 const PUT_OFF = 5_000;
 
@@ -197,8 +199,11 @@ export class FirstAttempts {
 
   /** Resolves the calls with what the queue knows, unless the first attempt is still to be awaited. */
   private apply(record: DeliveryRecord, attempt: ExpectedAttempt, dueAt: number): void {
-    const { status, attempts, nextAttemptAt = 0 } = record;
-    const isPutOff = nextAttemptAt > Math.max(dueAt, this.clock.now()) + PUT_OFF;
+    const { status, attempts, nextAttemptAt = 0, isLimited } = record;
+    const now = this.clock.now();
+    const isPutOff =
+      nextAttemptAt > Math.max(dueAt, now) + PUT_OFF ||
+      (isLimited === true && now - dueAt >= LIMITED_WAIT);
     if (status === 'pending' && attempts === 0 && !isPutOff) return;
     this.end(attempt).resolve(resultOfRecord(attempt.delivery.eventId, record));
   }

@@ -78,7 +78,7 @@ export interface PublishResult {
 export interface SendResult {
   /** The event's id. */
   readonly id: string;
-  /** `scheduled`: it failed, or had to wait, and will be attempted again. */
+  /** `scheduled`: it failed, or has to wait, also for the limits of its endpoint, and will be attempted again. */
   readonly status: 'delivered' | 'scheduled' | 'failed';
   /** Attempts made so far. */
   readonly attempts: number;
@@ -86,7 +86,7 @@ export interface SendResult {
   readonly statusCode?: number;
   /** Milliseconds the attempt took; 0 if only the queue knows it. */
   readonly durationMs: number;
-  /** Only when `scheduled`. */
+  /** Only when `scheduled`; a time that has passed if the delivery waits for the limits of its endpoint. */
   readonly nextAttemptAt?: Date;
   /** Absent when `delivered`. */
   readonly failureReason?: FailureReason;

@@ -141,7 +141,13 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
     ) =>
       options === undefined
         ? unconfigured(WebhookEndpoints)
-        : new WebhookEndpoints(options, endpoints, sender, async (id) => attemptPaused(id, queue)),
+        : new WebhookEndpoints(
+            options,
+            endpoints,
+            sender,
+            async (id) => attemptPaused(id, queue),
+            queue,
+          ),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
     inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
   },

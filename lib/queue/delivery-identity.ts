@@ -31,11 +31,14 @@ export function deliveryLane(delivery: WebhookDelivery | StoredDelivery | Delive
   return JSON.stringify(['receiver', receiver]);
 }
 
-function endpointLane({
+/** Names the lane of an endpoint, or of the origin of a URL. */
+export function endpointLane({
   endpointId,
   url,
   tenant,
-}: Pick<OutgoingDelivery, 'endpointId' | 'url' | 'tenant'>): string {
+}: Pick<OutgoingDelivery, 'endpointId' | 'url'> & {
+  readonly tenant?: string | undefined;
+}): string {
   // A damaged record must not stop the queue; its attempt fails.
   if (endpointId === undefined) return URL.canParse(url!) ? new URL(url!).origin : 'no URL';
   return JSON.stringify([endpointId, tenant ?? null]);

@@ -179,6 +179,11 @@ export class InProcessQueue extends WebhookQueue {
     return erased;
   }
 
+  override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
+    this.limit(lane, limits);
+    this.schedulePump();
+  }
+
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     this.stopRetention();

@@ -1,6 +1,8 @@
 import { Pause } from '../clock/pause.js';
 import type { DeliveryLimits } from './webhook-delivery.js';
 
+/** Starts a second: one a day. A lower rate counts as this one, since its times would be too far away to calculate with. */
+export const LEAST_RATE = 1 / 86_400;
 /** After an overload, the rate starts at half of what it was, and at this part of the limit at least. */
 export const LEAST_SHARE = 1 / 16;
 /** Milliseconds in which the rate recovers from nothing to the limit. */
@@ -107,7 +109,8 @@ class LaneLimit {
 
   private tokenAt(now: number): number {
     const { perSecond } = this.limits;
-    return perSecond === undefined ? 1 : 1_000 / (perSecond * this.shareAt(now));
+    if (perSecond === undefined) return 1;
+    return 1_000 / (Math.max(perSecond, LEAST_RATE) * this.shareAt(now));
   }
 
   private shareAt(now: number): number {

@@ -6,6 +6,7 @@ import { deliveryLane } from './delivery-identity.js';
 import { newestFirst } from './delivery-list.js';
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   DeliveryRun,
   WebhookDelivery,
@@ -201,6 +202,12 @@ export class ShardedQueue extends WebhookQueue {
     return total(await this.ask(async (shard) => shard.erase(filter)));
   }
 
+  override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
+    const { from, to } = this.moving ?? { from: undefined, to: undefined };
+    const shards = new Set([from, to].map((names) => this.shardOfLane(lane, names)));
+    await Promise.all([...shards].map(async (shard) => shard.limitLane?.(lane, limits)));
+  }
+
   override async flush(): Promise<void> {
     await this.ask(async (shard) => shard.flush?.());
   }
@@ -223,12 +230,12 @@ export class ShardedQueue extends WebhookQueue {
     return this.shardOf(delivery, moving === undefined ? undefined : moving[moving.record]);
   }
 
+  private shardOf(delivery: WebhookDelivery, names?: Iterable<string>): WebhookQueue {
+    return this.shardOfLane(deliveryLane(delivery), names);
+  }
+
   /** The highest score wins (rendezvous hashing): another name changes the winner only of the lanes that it wins. */
-  private shardOf(
-    delivery: WebhookDelivery,
-    names: Iterable<string> = this.shards.keys(),
-  ): WebhookQueue {
-    const lane = deliveryLane(delivery);
+  private shardOfLane(lane: string, names: Iterable<string> = this.shards.keys()): WebhookQueue {
     let [winner, highest] = ['', ''];
     for (const name of names) {
       const score = hash('sha256', JSON.stringify([name, lane]));

@@ -180,7 +180,7 @@ export type FailureReason =
   | 'destination_blocked'
   /** The request cannot be built, for example because a HEAD cannot carry the payload. */
   | 'invalid_request'
-  /** The endpoint no longer exists. */
+  /** The endpoint no longer exists; or, of a pending delivery, it is not known yet to the process that looked. */
   | 'unknown_endpoint'
   /** The endpoint is disabled: by request, because it answered 410, or because it kept failing. */
   | 'endpoint_disabled'

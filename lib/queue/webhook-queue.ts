@@ -124,7 +124,7 @@ export interface DeliveryCountFilter extends Pick<
  *   `perSecond` of them a second, and each start takes one; `concurrency` counts running attempts, and a lease that expires
  *   ends one. After an overload the lane pauses, then its rate starts at half of what it was, at least at a sixteenth of the limit,
  *   without a burst; it recovers the whole limit within 10 minutes. A new limit applies once a delivery is recorded or attempted
- *   with it. Deliveries that wait for a limit delay no other lane.
+ *   with it, or `limitLane` is called. Deliveries that wait for a limit delay no other lane.
  * - **Fair between endpoints.** An endpoint that is slow or has a backlog does not hold up the others.
  * - **In the context of `consume`.** The handler runs in the async context of `consume`, never in that of a call that makes a
  *   delivery due: it would join the caller's transaction and trace.
@@ -220,6 +220,12 @@ export abstract class WebhookQueue {
    * @returns the number of deleted deliveries
    */
   abstract erase(filter: DeliveryFilter): Promise<number>;
+
+  /**
+   * Replaces the limits of a lane now, for those of its deliveries that wait. Optional: without it, they are replaced with the next
+   * delivery that is recorded or attempted.
+   */
+  limitLane?(lane: string, limits: DeliveryLimits): Promise<void>;
 
   /**
    * Runs every delivery that is due by the queue's clock, and resolves when none is due or running. Optional:

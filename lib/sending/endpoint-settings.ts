@@ -1,13 +1,13 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Duration } from '../clock/duration.js';
 import {
+  between,
   duration,
   flag,
   isOptions,
   object,
   oneOf,
   optional,
-  positive,
   type Read,
   required,
   type Rule,
@@ -15,6 +15,7 @@ import {
   whole,
 } from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
+import { LEAST_RATE } from '../queue/lane-limits.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
 import { identifier } from '../token/identifier.js';
 import { isAudience } from '../token/validate-claims.js';
@@ -71,7 +72,7 @@ export interface EndpointSettings {
 
 /** A token bucket: how often attempts to an endpoint start. */
 export interface EndpointRateLimit {
-  /** On average; above 0, at most 10000. `0.1` is one in ten seconds. */
+  /** On average; from `1 / 86400`, which is one a day, to 10000. `0.1` is one in ten seconds. */
   readonly perSecond: number;
   /** How many may start at once after a rest, from 1 to 10000; default `perSecond`, rounded up. */
   readonly burst?: number | undefined;
@@ -87,9 +88,16 @@ const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
   return unprintedHeaders(value as Record<string, string>);
 };
 
+/** Attempts in a second. */
+export const RATE = between(
+  LEAST_RATE,
+  10_000,
+  'of attempts from 1 / 86400, which is one a day, to 10000',
+);
+
 const RATE_LIMIT = object<EndpointRateLimit>()(
   {
-    perSecond: required(positive(10_000, 'of attempts'), 'is missing'),
+    perSecond: required(RATE, 'is missing'),
     burst: optional(whole(1, 10_000)),
   },
   { form: 'an object: { perSecond, burst }' },

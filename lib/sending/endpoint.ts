@@ -18,7 +18,9 @@ export interface Endpoint extends ResolvedEndpointSettings {
   /** For logs: the endpoint's id or the URL's origin, never its path or query, which may hold credentials. */
   readonly label: string;
   readonly state: EndpointState;
-  /** When it was last enabled or resumed, in epoch milliseconds; absent if it never was. */
+  /**
+   * When it was created, or last enabled, resumed or given another URL, in epoch milliseconds; absent if it is not managed.
+   */
   readonly enabledAt?: number | undefined;
   /**
    * Returns the same object on every call; absent if it requires none. A function, so that no log shows them.

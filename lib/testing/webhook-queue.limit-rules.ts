@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { endpointLane } from '../queue/delivery-identity.js';
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
 import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 
@@ -6,6 +7,9 @@ import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webh
 const RARELY: DeliveryLimits = { perSecond: 0.001, burst: 1 };
 /** A wait in which a queue without limits would have started everything. */
 const A_WHILE = STEP * 30;
+
+/** That of the deliveries that the cases record. */
+const LANE = endpointLane({ endpointId: 'receiver' });
 
 export const LIMIT_RULES: QueueRules = {
   'runs no more deliveries of a lane at once than its limit': async (bench) => {
@@ -59,6 +63,19 @@ export const LIMIT_RULES: QueueRules = {
     assert.deepEqual(bench.ran(), ['a-0', 'other']);
     await bench.until(async () => (await bench.find('a-1'))!.isLimited === true);
     assert.equal((await bench.find('other'))!.isLimited, undefined);
+  },
+
+  'does not hold up other lanes behind a rate of almost nothing': async (bench) => {
+    await bench.consume();
+    const limits = { perSecond: Number.MIN_VALUE, burst: 1 };
+    await enqueueLimited(bench, limits, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+    await enqueueLimited(bench, { ...limits, since: bench.now() }, 'a-3');
+    await bench.queue.enqueue([bench.due('other', { endpointId: 'erp' })]);
+
+    await bench.untilState('other', 'delivered 1');
+    await bench.advance(A_WHILE);
+    assert.deepEqual(bench.ran(), ['a-1', 'other']);
   },
 
   'keeps the order of a limited lane': async (bench) => {
@@ -204,6 +221,41 @@ export const LIMIT_RULES: QueueRules = {
 
     await bench.untilState('a-3', 'delivered 1');
     assert.deepEqual(bench.ran(), ['a-1', 'a-2', 'a-3']);
+  },
+
+  'lifts the limits of a lane without a delivery, if it can': async (bench) => {
+    if (bench.queue.limitLane === undefined) return;
+    await bench.consume();
+    await enqueueLimited(bench, RARELY, 'a-1', 'a-2', 'a-3');
+    await bench.untilState('a-1', 'delivered 1');
+    await bench.queue.limitLane(LANE, { since: bench.now() });
+
+    await bench.untilCount(3, 'delivered');
+    await bench.advance(STEP);
+    await bench.queue.limitLane(LANE, RARELY);
+    await bench.enqueue('a-4', 'a-5');
+    await bench.untilState('a-4', 'delivered 1');
+    await bench.advance(A_WHILE);
+    assert.equal(await bench.stateOf('a-5'), 'pending 0');
+  },
+
+  'ends a pause without a delivery, if it can': async (bench) => {
+    const { queue } = bench;
+    if (queue.limitLane === undefined) return;
+    const limits = { concurrency: 1, perSecond: 50, burst: 2 };
+    await bench.consume((_, attempt) => {
+      const outcome = { type: 'delivered' } as const;
+      if (bench.runs.length > 1) return outcome;
+      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
+    });
+    await enqueueLimited(bench, limits, 'a-1', 'a-2');
+    await bench.untilState('a-1', 'delivered 1');
+
+    // The pause may begin a moment after the outcome can be read.
+    await bench.until(async () => {
+      await queue.limitLane!(LANE, { ...limits, since: bench.now() });
+      return (await bench.stateOf('a-2')) === 'delivered 1';
+    });
   },
 
   'holds a limit that a busy lane gets': async (bench) => {

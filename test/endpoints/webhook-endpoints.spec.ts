@@ -8,7 +8,8 @@ import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 
-const HOUR = 3_600_000;
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
 const sealingKeys = [{ id: 'first', key: 'the first sealing key of this test, 32 bytes' }];
 const own = 'a secret that the receiver has already, 32 bytes';
 
@@ -292,6 +293,8 @@ describe('tenants', () => {
     await endpoints.create({ id: 'acme', url: receiver.url, tenant: 'other' });
     await bench.clock.advance(5_000);
     await bench.reported(2);
+    await bench.clock.advance(15 * MINUTE);
+    await bench.reported(3);
     await bench.clock.advance(0);
 
     expect(await bench.dead()).toMatchObject([{ reason: 'unknown_endpoint' }]);
@@ -395,8 +398,102 @@ describe('update', () => {
   });
 });
 
+describe('an endpoint with limits whose receiver has asked to wait', () => {
+  const limited = { id: 'crm', method: 'POST', concurrency: 1 } as const;
+
+  beforeEach(() => {
+    receiver.script = () =>
+      receiver.requests.length === 1
+        ? { status: 429, headers: { 'Retry-After': '86400' } }
+        : { status: 204 };
+  });
+
+  async function publishTwo(): Promise<void> {
+    await publish();
+    await publish();
+    await bench.reported(1);
+    await bench.clock.advance(0);
+    expect(receiver.requests).toHaveLength(1);
+  }
+
+  it('is sent to again once it is enabled', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.enable('crm');
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it is enabled, if it is configured', async () => {
+    await restart({ endpoints: [{ ...limited, url: receiver.url }] });
+    await publishTwo();
+    await endpoints.enable('crm');
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it has another URL', async () => {
+    const other = await WireReceiver.start();
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.update('crm', { url: other.url });
+    await other.received(1);
+    await bench.reported(2);
+    await other.stop();
+
+    expect(bench.reports[1]!.outcome.type).toBe('delivered');
+  });
+
+  it('is sent to again once it is created again', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publishTwo();
+    await endpoints.delete('crm');
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publish();
+    await receiver.received(2);
+  });
+});
+
+describe('what waits for the limits of an endpoint', () => {
+  const limited = { id: 'crm', method: 'POST', rateLimit: { perSecond: 0.001 } } as const;
+
+  it('is given up once the endpoint is disabled', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(1);
+    await endpoints.disable('crm');
+    await bench.reported(3);
+
+    const reasons = (await bench.dead()).map(({ reason }) => reason);
+    expect(reasons).toEqual(['endpoint_disabled', 'endpoint_disabled']);
+  });
+
+  it('is given up once the endpoint has answered 410', async () => {
+    receiver.script = () => ({ status: 410 });
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(3);
+
+    const dead = await bench.dead();
+    expect(dead).toHaveLength(3);
+    expect(dead.filter(({ reason }) => reason === 'endpoint_disabled')).toHaveLength(2);
+  });
+
+  it('is looked at once the endpoint is deleted', async () => {
+    await endpoints.create({ ...limited, url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(1);
+    await endpoints.delete('crm');
+    await bench.reported(3);
+
+    expect(bench.reports[2]!.outcome).toMatchObject({ reason: 'unknown_endpoint' });
+  });
+});
+
 describe('enable', () => {
-  it('ends a pause with the next event, also when the limits were removed meanwhile', async () => {
+  it('ends a pause, also when the limits were removed meanwhile', async () => {
     receiver.script = () =>
       receiver.requests.length === 1
         ? { status: 429, headers: { 'Retry-After': '86400' } }
@@ -423,16 +520,19 @@ describe('delete', () => {
     await endpoints.delete('crm');
     await bench.clock.advance(5_000);
     await bench.reported(2);
+    await bench.clock.advance(15 * MINUTE);
+    await bench.reported(3);
     await bench.clock.advance(0);
     const [dead] = await bench.dead();
     expect(dead).toMatchObject({ reason: 'unknown_endpoint' });
     await expect(endpoints.get('crm')).rejects.toMatchObject({ code: 'unknown_endpoint' });
 
+    const { length: before } = bench.reports;
     receiver.script = () => ({ status: 204 });
     await endpoints.create({ id: 'crm', url: receiver.url });
     await bench.queue.redeliver([dead!.delivery.id]);
     await receiver.received(2);
-    await bench.reported(3);
+    await bench.reported(before + 1);
     expect(bench.reports.at(-1)?.outcome.type).toBe('delivered');
   });
 });
@@ -987,6 +1087,25 @@ describe('an endpoint that another process creates', () => {
 });
 
 describe('a store that is down', () => {
+  it('is logged once, also while deliveries to configured endpoints succeed', async () => {
+    await restart({ endpoints: [{ id: 'own', url: receiver.url, events: ['own.*'] }] });
+    receiver.script = () => ({ status: 500 });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    for (let count = 1; count <= 3; count++) await publish();
+    await bench.reported(3);
+    store.down = true;
+    receiver.script = () => ({ status: 204 });
+    for (let count = 4; count <= 8; count++) {
+      await bench.clock.advance(10_000);
+      await bench.publisher.send('own', 'order.created', {});
+    }
+
+    const told = bench
+      .logs('error')
+      .filter((line) => line.includes('its endpoint could not be looked up'));
+    expect(told).toHaveLength(1);
+  });
+
   it('makes publish fail, and keeps every delivery', async () => {
     receiver.script = () => ({ status: 500 });
     await endpoints.create({ id: 'crm', url: receiver.url });

@@ -15,6 +15,10 @@ function claimedBy(seq: string, endpointId: string): ClaimedDelivery {
   return { seq, claim: 1, lane, attempts: 0, throws: 0, holdsKey: false, read };
 }
 
+function fail(error: unknown): never {
+  throw error;
+}
+
 type LimitTable = ConstructorParameters<typeof LimitedLanes>[0];
 
 /** No lane has limits. */
@@ -54,9 +58,8 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
       findDueLanes: async (lanes) => lanes,
       run: async () => new Promise((resolve) => finish.push(() => resolve(true))),
       release: async () => {},
-      onOutage: (error) => {
-        throw error;
-      },
+      onOutage: fail,
+      onLimitedFailure: fail,
       clock,
       concurrency: 4,
       concurrencyPerDestination: 2,
@@ -171,6 +174,28 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(requests).toContainEqual(expect.objectContaining({ maxAge: undefined }));
   });
 
+  it('claims from other lanes while a search for limited lanes fails', async () => {
+    const reported: unknown[] = [];
+    const lookups: number[] = [];
+    let isBroken = true;
+    const findLanes: LimitTable['findLanes'] = async () => {
+      lookups.push(clock.now());
+      if (isBroken) throw new Error('out of range');
+      return NO_LIMITS.findLanes();
+    };
+    start({ onLimitedFailure: (error) => reported.push(error) }, { findLanes });
+    await clock.advance(0);
+    const running = loop.running.length;
+    for (let step = 0; step < 40; step++) await clock.advance(250);
+    isBroken = false;
+    for (let step = 0; step < 60; step++) await clock.advance(250);
+
+    expect(running).toBe(2);
+    expect(reported).toEqual([new Error('out of range')]);
+    const seconds = lookups.map((at) => Math.round((at - lookups[0]!) / 1_000));
+    expect(seconds.slice(0, 7)).toEqual([0, 1, 3, 7, 15, 16, 17]);
+  });
+
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
     const claim = async (lanes: readonly { readonly lane: string }[]) => {
@@ -204,9 +229,8 @@ describe('a claim loop that is woken while a claim runs', () => {
         return true;
       },
       release: async () => {},
-      onOutage: (error) => {
-        throw error;
-      },
+      onOutage: fail,
+      onLimitedFailure: fail,
       clock,
       concurrency: 4,
       concurrencyPerDestination: 2,
@@ -247,9 +271,8 @@ describe('a claim loop with one slot for two slow lanes', () => {
         return new Promise((resolve) => running.push(() => resolve(true)));
       },
       release: async () => {},
-      onOutage: (error) => {
-        throw error;
-      },
+      onOutage: fail,
+      onLimitedFailure: fail,
       clock,
       concurrency: 5,
       concurrencyPerDestination: 2,

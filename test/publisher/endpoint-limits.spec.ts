@@ -63,10 +63,41 @@ describe('an endpoint with limits', () => {
   });
 });
 
+describe('send to an endpoint with limits', () => {
+  it('does not wait for the end of a pause', async () => {
+    await start({ concurrency: 1 });
+    receiver.script = () => ({ status: 429, headers: { 'Retry-After': '3600' } });
+    await bench.publisher.send('erp', 'order.created', {});
+    const sent = bench.publisher.send('erp', 'order.created', {});
+    for (let step = 0; step < 40; step++) await bench.clock.advance(50);
+
+    expect(await sent).toMatchObject({ status: 'scheduled', attempts: 0 });
+  });
+
+  it('waits for an attempt that is under way', async () => {
+    await start({ concurrency: 1, rateLimit: { perSecond: 0.01 } });
+    receiver.script = () => 'hang';
+    let isEnded = false;
+    const sent = bench.publisher
+      .send('erp', 'order.created', {}, { signal: AbortSignal.timeout(1_000) })
+      .finally(() => (isEnded = true));
+    sent.catch(() => {});
+    await receiver.received(1);
+    for (let step = 0; step < 60; step++) await bench.clock.advance(50);
+    expect(isEnded).toBe(false);
+
+    await expect(sent).rejects.toMatchObject({ code: 'aborted' });
+  });
+});
+
 describe('the limits of an endpoint', () => {
   it.each([
     [{ concurrency: 0 }, /endpoints\[0\]\.concurrency.*whole number from 1 to 1000/],
-    [{ rateLimit: { perSecond: 0 } }, /rateLimit\.perSecond.*above 0, at most 10000/],
+    [
+      { rateLimit: { perSecond: 0 } },
+      /rateLimit\.perSecond.*from 1 \/ 86400, which is one a day, to 10000/,
+    ],
+    [{ rateLimit: { perSecond: 5e-324 } }, /rateLimit\.perSecond.*one a day/],
     [{ rateLimit: {} }, /rateLimit\.perSecond.*is missing/],
     [{ rateLimit: { perSeconds: 1 } }, /rateLimit\.perSeconds.*did you mean .*perSecond/],
     [{ rateLimit: { perSecond: 1, burst: 0.5 } }, /rateLimit\.burst.*whole number/],

@@ -51,6 +51,25 @@ describe('at start-up', () => {
     expect(bench.reports[0]!.outcome).toEqual({ type: 'dead', reason, attempts });
   });
 
+  it('waits for an endpoint that it does not know, which may be in a newer configuration', async () => {
+    await bench.module.init();
+    const createdAt = bench.clock.now();
+    const delivery = { ...recorded({ endpointId: 'new' }), createdAt };
+    await bench.queue.enqueue([{ delivery, notBefore: createdAt }]);
+    await bench.reported(1);
+    const [waiting] = await bench.queue.find(['d']);
+    for (let runs = 2; runs <= 31; runs++) {
+      await bench.clock.advance(30_000);
+      await bench.reported(runs);
+    }
+
+    const reason = 'unknown_endpoint';
+    expect(waiting).toMatchObject({ status: 'pending', attempts: 0, reason });
+    expect(bench.reports[0]!.outcome).toEqual({ type: 'defer', at: createdAt + 30_000, reason });
+    expect(bench.reports[29]!.outcome).toMatchObject({ type: 'defer' });
+    expect(bench.reports[30]!.outcome).toEqual({ type: 'dead', reason, attempts: 0 });
+  });
+
   it('leaves received events that share its queue by mistake, and logs them', async () => {
     const received = {
       receiver: 'default',

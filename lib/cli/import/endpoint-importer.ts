@@ -163,6 +163,7 @@ async function managerOf(
     new EndpointRegistry(resolved!),
     { attempt: async () => Promise.reject(new Error('This command sends nothing.')) },
     async () => {},
+    {},
   );
 }
 

@@ -1,3 +1,4 @@
+import { LEAST_RATE } from '../../queue/lane-limits.js';
 import type { EndpointRateLimit } from '../../sending/endpoint-settings.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 
@@ -72,7 +73,7 @@ export function rateLimitOf(count: unknown, seconds: number): EndpointRateLimit 
   const most = Number(count ?? 0);
   if (most === 0 || seconds === 0) return undefined;
   return {
-    perSecond: Math.min(most / seconds, MAX_RATE),
+    perSecond: Math.min(Math.max(most / seconds, LEAST_RATE), MAX_RATE),
     burst: Math.min(Math.ceil(most), MAX_RATE),
   };
 }

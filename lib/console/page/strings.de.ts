@@ -87,7 +87,7 @@ export const GERMAN: Messages = {
     response_too_large: 'die Antwort ist zu groß',
     destination_blocked: 'Adresse nicht erlaubt',
     invalid_request: 'die Anfrage kann nicht erstellt werden',
-    unknown_endpoint: 'Endpunkt gelöscht',
+    unknown_endpoint: 'Endpunkt unbekannt',
     endpoint_disabled: 'Endpunkt deaktiviert',
     endpoint_paused: 'Endpunkt angehalten',
     circuit_open: 'wartet: der Endpunkt ist gestört',

@@ -84,7 +84,7 @@ export const STRINGS = {
     response_too_large: 'the answer is too large',
     destination_blocked: 'address not allowed',
     invalid_request: 'the request cannot be built',
-    unknown_endpoint: 'endpoint deleted',
+    unknown_endpoint: 'endpoint unknown',
     endpoint_disabled: 'endpoint disabled',
     endpoint_paused: 'endpoint paused',
     circuit_open: 'waits: the endpoint is failing',
