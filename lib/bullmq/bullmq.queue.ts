@@ -238,11 +238,11 @@ export class BullMqQueue extends WebhookQueue {
     return count;
   }
 
-  /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
     await this.request(async () => this.limits.set(lane, limits));
   }
 
+  /** BullMQ has its own clock, so jobs that are due by the queue's clock are promoted. */
   override async flush(): Promise<void> {
     if (this.worker === undefined) return;
     let isBusy: boolean;
