@@ -84,7 +84,7 @@ export class HostLookups {
   }
 
   readonly lookup: HostLookup = (hostname, { isWanted = () => true, ...options }, callback) => {
-    // Otherwise it would run in the context of whoever waited before, and so in a trace of another request.
+    // Otherwise it would run in the async context of another lookup, and so in the trace of another request.
     const waiter = { isWanted, callback: AsyncResource.bind(callback) };
     const key = JSON.stringify([hostname, options]);
     const shared = this.lookups.get(key);

@@ -514,7 +514,7 @@ export class WebhookEndpoints {
     return this.get(id, scope);
   }
 
-  /** Replaces the limits of an endpoint for what waits for them. If it fails, the next delivery makes up for it. */
+  /** Replaces the limits of an endpoint for its pending deliveries. If this fails, the next delivery replaces them. */
   private async limitLane(
     { id, tenant }: Pick<StoredEndpoint, 'id' | 'tenant'>,
     limits: DeliveryLimits,
