@@ -1,7 +1,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
-import { createGuardedAgents } from '../egress/guarded-agent.js';
+import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
 import { isLoopback, readTimeout, UsageError } from './arguments.js';
 
 const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
@@ -114,6 +114,7 @@ export async function call(
         ...(interrupted ? [interrupted] : []),
       ]),
     });
+    limitInterimAnswers(request);
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body);
     });

@@ -4,7 +4,7 @@ import http from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { createSecureContext } from 'node:tls';
+import { createSecureContext, type SecureContext } from 'node:tls';
 import { callbackify } from 'node:util';
 import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
 import { unprinted } from '../options/unprinted.js';
@@ -65,9 +65,7 @@ export function createGuardedAgents(
   const httpAgent = guard(new http.Agent(pool), route);
   // Explicit, because the environment (NODE_TLS_REJECT_UNAUTHORIZED, NODE_OPTIONS) can weaken the defaults.
   const tls = { ...options.tls, minVersion: 'TLSv1.2', rejectUnauthorized: true } as const;
-  // Once instead of for each connection, since deriving a key from its passphrase blocks the process.
-  const secureContext = tls.passphrase === undefined ? undefined : createSecureContext(tls);
-  const httpsAgent = guard(new https.Agent({ ...tls, ...pool, secureContext }), route);
+  const httpsAgent = guard(withOneContext(new https.Agent({ ...tls, ...pool }), tls), route);
   return {
     httpAgent,
     httpsAgent,
@@ -77,6 +75,18 @@ export function createGuardedAgents(
       httpsAgent.destroy();
     },
   };
+}
+
+/** Decrypts a key once instead of for each connection: deriving it from its passphrase blocks the process. */
+function withOneContext(agent: https.Agent, tls: EgressTlsOptions): https.Agent {
+  if (tls.passphrase === undefined) return agent;
+  const connect = agent.createConnection.bind(agent);
+  let secureContext: SecureContext | undefined;
+  agent.createConnection = (options, callback) => {
+    secureContext ??= createSecureContext(tls);
+    return connect(Object.assign({ secureContext }, options), callback);
+  };
+  return agent;
 }
 
 interface Route {

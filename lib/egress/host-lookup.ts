@@ -65,7 +65,7 @@ export class HostLookups {
   private readonly doubtful = new Set<Lookup>();
   private readonly answered = new Set<Lookup>();
   private isLaneBusy = false;
-  /** Others that may begin now. Never more than run at once, so that the time one takes is its own. */
+  /** Others that may begin now. With three threads or more, they all run at once, so that the time one takes is its own. */
   private free: number;
   /** Until when a name is slow. */
   private readonly slowNames = new Map<string, number>();

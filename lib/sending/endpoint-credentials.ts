@@ -106,47 +106,61 @@ export function tlsProblem(tls: EgressTlsOptions): string | undefined {
 
 const ENCRYPTED = '-----BEGIN ENCRYPTED PRIVATE KEY-----';
 const BASE64_TO_END = /^([A-Za-z0-9+/=\s]+)-----END ENCRYPTED PRIVATE KEY-----/;
-/** The object identifier of scrypt, 1.3.6.1.4.1.11591.4.11, in DER. */
-const SCRYPT = Buffer.from('06092b06010401da47040b', 'hex');
-
+/** Object identifiers in DER: 1.2.840.113549.1.5.13 and .12. */
+const PBES2 = '062a864886f70d01050d';
+const PBKDF2 = '062a864886f70d01050c';
+const SEQUENCE = 0x30;
 const MAX_DEPTH = 16;
 
-/** Says why deriving the key from its passphrase would take too long: it stops the process, and its owner chooses the effort. */
+/**
+ * Says why deriving the key from its passphrase would take too long: it stops the process, and its owner chooses the effort.
+ *
+ * @see RFC 8018, appendix A.4, and RFC 5958, section 3
+ */
 function derivationProblem(pem: string): string | undefined {
-  const remedy = 'encrypt the key again with "openssl pkcs8 -topk8 -iter 2048", or decrypt it';
   for (const block of pem.split(ENCRYPTED).slice(1)) {
     const der = Buffer.from(BASE64_TO_END.exec(block)?.[1] ?? '', 'base64');
-    const integers = integersOf(der);
-    if (!integers?.length) return `cannot be read; ${remedy}`;
-    if (der.includes(SCRYPT) || integers.some((value) => value > MAX_ITERATIONS)) {
-      return `must be encrypted by PBKDF2 with at most ${MAX_ITERATIONS} iterations; ${remedy}`;
+    const [scheme, kdf, salt = '', iterations = ''] = primitivesOf(der) ?? [];
+    const isPbkdf2 = scheme === PBES2 && kdf === PBKDF2 && salt.startsWith('04');
+    const isCheap =
+      iterations.startsWith('02') && Number(`0x${iterations.slice(2)}`) <= MAX_ITERATIONS;
+    if (!isPbkdf2 || !isCheap) {
+      return `must be encrypted by PBKDF2 with at most ${MAX_ITERATIONS} iterations; encrypt it again with "openssl pkcs8 -topk8 -iter 2048", or decrypt it`;
     }
   }
   return undefined;
 }
 
-/** The integers of a DER encoding, nested ones included; `undefined` if it is none. */
-function integersOf(der: Buffer, depth = 0): number[] | undefined {
+/**
+ * The values within nested sequences, in order: tag and content in hexadecimal digits. It reads less than OpenSSL does, so that both
+ * read the same.
+ *
+ * @returns `undefined` for anything but DER with tags of one byte
+ */
+function primitivesOf(der: Buffer, depth = 0): string[] | undefined {
   if (depth > MAX_DEPTH) return undefined;
-  const integers: number[] = [];
+  const values: string[] = [];
   let at = 0;
   while (at < der.length) {
-    const tag = der[at]!;
-    const first = der[at + 1] ?? 0x80;
+    const [tag = 0, first = 0x80] = der.subarray(at);
     const lengthBytes = first < 0x80 ? 0 : first - 0x80;
-    // Indefinite lengths are BER.
-    if (first === 0x80 || lengthBytes > 3 || at + 2 + lengthBytes > der.length) return undefined;
     const begin = at + 2 + lengthBytes;
-    at = begin + (lengthBytes === 0 ? first : der.readUIntBE(at + 2, lengthBytes));
-    if (at > der.length) return undefined;
+    // A length of 0 bytes is indefinite, which is BER.
+    if (first === 0x80 || lengthBytes > 3 || begin > der.length) return undefined;
+    const length = lengthBytes === 0 ? first : der.readUIntBE(at + 2, lengthBytes);
+    const isShortest = lengthBytes === 0 || length >= Math.max(0x80, 256 ** (lengthBytes - 1));
+    at = begin + length;
+    if (!isShortest || (tag & 0x1f) === 0x1f || at > der.length) return undefined;
     const content = der.subarray(begin, at);
-    const isConstructed = (tag & 0x20) !== 0;
-    const nested = isConstructed ? integersOf(content, depth + 1) : [];
+    const isPrimitive = (tag & 0x20) === 0;
+    if (!isPrimitive && tag !== SEQUENCE) return undefined;
+    const nested = isPrimitive
+      ? [Buffer.from([tag]).toString('hex') + content.toString('hex')]
+      : primitivesOf(content, depth + 1);
     if (nested === undefined) return undefined;
-    integers.push(...nested);
-    if (tag === 0x02) integers.push(Number(`0x0${content.toString('hex')}`));
+    values.push(...nested);
   }
-  return integers;
+  return values;
 }
 
 const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {

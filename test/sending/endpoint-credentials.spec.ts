@@ -498,23 +498,23 @@ describe('a client certificate', () => {
     });
   });
 
-  it.each<[string, string, string]>([
-    ['takes long to decrypt', pkcs8(pbkdf2(100_001)), 'at most 100000 iterations'],
-    ['takes forever to decrypt', pkcs8(pbkdf2(2 ** 31 - 1)), 'at most 100000 iterations'],
-    ['derives its key by scrypt', pkcs8(scrypt()), 'at most 100000 iterations'],
-    ['has a length of BER', pkcs8('30800000'), 'cannot be read'],
-    ['is nested too deeply', pkcs8(nested(20)), 'cannot be read'],
-    [
-      'has headers in its PEM',
-      pkcs8(pbkdf2(2_048)).replace('\n', '\nProc-Type: x\n\n'),
-      'cannot be read',
-    ],
-    [
-      'hides behind another one',
-      pkcs8(pbkdf2(2_048)) + pkcs8(pbkdf2(100_001)),
-      'at most 100000 iterations',
-    ],
-  ])('is refused if its key %s', async (_, key, message) => {
+  it.each<[string, string]>([
+    ['takes long to decrypt', pkcs8(pbkdf2(integer(100_001)))],
+    ['takes forever to decrypt', pkcs8(pbkdf2(integer(2 ** 31 - 1)))],
+    ['has an effort of 40 bits', pkcs8(pbkdf2(integer(2 ** 40)))],
+    ['derives its key by scrypt', pkcs8(scrypt('06092b06010401da47040b'))],
+    ['names scrypt in another way', pkcs8(scrypt('0681092b06010401da47040b'))],
+    ['has no effort', pkcs8(pbkdf2(''))],
+    // 1f04 is 04 to OpenSSL, with a length of 7.
+    ['has a salt with a long tag', pkcs8(pbkdf2(integer(2 ** 31 - 1), '1f0407020101040200'))],
+    ['has a salt of several parts', pkcs8(pbkdf2(integer(2 ** 31 - 1), der('24', integer(1))))],
+    ['has a length of BER', pkcs8('30800000')],
+    ['has a length with zeros', pkcs8(pbkdf2('0281020800'))],
+    ['is nested too deeply', pkcs8(nested(20))],
+    ['is no key', pkcs8('')],
+    ['has headers in its PEM', pkcs8(pbkdf2(integer(2_048))).replace('\n', '\nProc-Type: x\n\n')],
+    ['hides behind another one', pkcs8(pbkdf2(integer(2_048))) + pkcs8(pbkdf2(integer(100_001)))],
+  ])('is refused if its key %s', async (_, key) => {
     const { cert } = certificate('hooks.test.cert');
     const refused = endpoints().create({
       id: 'a',
@@ -522,8 +522,9 @@ describe('a client certificate', () => {
       credentials: { certificate: { cert, key, passphrase: 'secret' } },
     });
 
-    await expect(refused).rejects.toThrow(`credentials.certificate.key: `);
-    await expect(refused).rejects.toThrow(message);
+    await expect(refused).rejects.toThrow(
+      'credentials.certificate.key: must be encrypted by PBKDF2 with at most 100000 iterations',
+    );
   });
 
   it('replaces that of the publisher', async () => {
@@ -561,14 +562,13 @@ function integer(value: number): string {
   return der('02', parseInt(even.slice(0, 2), 16) < 0x80 ? even : `00${even}`);
 }
 
-function pbkdf2(iterations: number): string {
-  const kdf = der('30', der('04', '00'.repeat(8)), integer(iterations));
-  return encrypted(der('30', '06092a864886f70d01050c', kdf));
+function pbkdf2(iterations: string, salt = der('04', '00'.repeat(8))): string {
+  return encrypted(der('30', '06092a864886f70d01050c', der('30', salt, iterations)));
 }
 
-function scrypt(): string {
+function scrypt(identifier: string): string {
   const kdf = der('30', der('04', '00'.repeat(8)), integer(16_384), integer(8), integer(1));
-  return encrypted(der('30', '06092b06010401da47040b', kdf));
+  return encrypted(der('30', identifier, kdf));
 }
 
 function encrypted(derivation: string): string {
