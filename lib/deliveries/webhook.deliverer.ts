@@ -134,7 +134,9 @@ export class WebhookDeliverer {
     );
     // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
-    return { ...run, limits: currentLimits(endpoint) };
+    // Not of the version that was looked up: it may have been changed during the attempt.
+    const latest = this.endpoints.latest(endpoint);
+    return latest === undefined ? run : { ...run, limits: currentLimits(latest) };
   }
 
   private async endpointOf(delivery: OutgoingDelivery): Promise<RegisteredEndpoint | undefined> {

@@ -109,6 +109,16 @@ export class EndpointRegistry {
     return this.configured.has(id);
   }
 
+  /** The newest version of an endpoint that this process knows; `undefined` if it was deleted. */
+  latest(endpoint: RegisteredEndpoint): RegisteredEndpoint | undefined {
+    return endpoint.stored === undefined ? endpoint : this.stored.latest(endpoint.stored);
+  }
+
+  /** Forgets an endpoint that was deleted. */
+  forget(id: string): void {
+    this.stored.forget(id);
+  }
+
   /** The endpoint of a URL, signed for with the publisher's key. The egress guard checks it at every attempt. */
   ofUrl(url: string): RegisteredEndpoint {
     const known = this.urls.get(url);

@@ -50,6 +50,15 @@ export class StoredEndpointCache {
     return known;
   }
 
+  latest({ id, createdAt }: StoredEndpoint): RegisteredEndpoint | undefined {
+    const known = this.known.get(id);
+    return known?.stored.createdAt === createdAt ? known : undefined;
+  }
+
+  forget(id: string): void {
+    this.known.delete(id);
+  }
+
   cached(): readonly RegisteredEndpoint[] {
     return [...this.known.values()];
   }

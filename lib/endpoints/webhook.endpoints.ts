@@ -276,6 +276,7 @@ export class WebhookEndpoints {
     const stored = await this.requireStored(id, scope);
     // A concurrent call may have deleted it first, with the same result.
     await this.options.endpointStore.remove(id);
+    this.registry.forget(id);
     await this.limitLane(stored, { since: this.restarted(stored).enabledAt });
   }
 
@@ -514,7 +515,7 @@ export class WebhookEndpoints {
     return this.get(id, scope);
   }
 
-  /** Replaces the limits of an endpoint for its pending deliveries. If this fails, the next delivery replaces them. */
+  /** Replaces the limits of an endpoint for its pending deliveries. If this fails, the next attempt replaces them. */
   private async limitLane(
     { id, tenant }: Pick<StoredEndpoint, 'id' | 'tenant'>,
     limits: DeliveryLimits,

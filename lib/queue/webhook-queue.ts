@@ -222,8 +222,8 @@ export abstract class WebhookQueue {
   abstract erase(filter: DeliveryFilter): Promise<number>;
 
   /**
-   * Replaces the limits of a lane now, for those of its deliveries that wait. Optional: without it, they are replaced with the next
-   * delivery that is recorded or attempted.
+   * Replaces the limits of a lane now, for those of its deliveries that wait. Optional: without it, others are set with the next
+   * delivery that is recorded or attempted, and removed with the next attempt.
    */
   limitLane?(lane: string, limits: DeliveryLimits): Promise<void>;
 

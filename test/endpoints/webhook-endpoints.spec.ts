@@ -481,6 +481,30 @@ describe('what waits for the limits of an endpoint', () => {
     expect(dead.filter(({ reason }) => reason === 'endpoint_disabled')).toHaveLength(2);
   });
 
+  it.each<[string, () => Promise<unknown>]>([
+    ['they are removed', async () => endpoints.update('crm', { rateLimit: null })],
+    [
+      'the endpoint is created again without them',
+      async () => {
+        await endpoints.delete('crm');
+        await endpoints.create({ id: 'crm', method: 'POST', url: receiver.url });
+      },
+    ],
+  ])('starts when %s during an attempt', async (_, change) => {
+    receiver.script = () => (receiver.requests.length === 1 ? 'hang' : { status: 204 });
+    await endpoints.create({ ...limited, url: receiver.url });
+    await publish();
+    await receiver.received(1);
+    await change();
+    receiver.answerHeld({ status: 204 });
+    await bench.reported(1);
+    await publish();
+    await publish();
+    await bench.reported(3);
+
+    expect(receiver.requests).toHaveLength(3);
+  });
+
   it('is looked at once the endpoint is deleted', async () => {
     await endpoints.create({ ...limited, url: receiver.url });
     for (let count = 1; count <= 3; count++) await publish();

@@ -1,6 +1,7 @@
 import { InProcessQueue } from '../../queue/in-process.queue.js';
 import type {
   DeliveryAttempt,
+  DeliveryLimits,
   DeliveryRecord,
   DeliveryRun,
   WebhookDelivery,
@@ -128,6 +129,10 @@ export class QueueClient extends WebhookQueue {
 
   override find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
     return this.call('find', (queue) => queue.find(ids));
+  }
+
+  override limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
+    return this.call('limitLane', (queue) => queue.limitLane(lane, limits));
   }
 
   override list(
