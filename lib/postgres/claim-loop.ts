@@ -71,9 +71,11 @@ export class ClaimLoop {
   /** Epoch milliseconds of the last look for due deliveries. */
   private lookedAt = 0;
   private pauses = 0;
-  /** The failures in a row of claims from limited lanes, and when these are tried again, in epoch milliseconds. */
+  /** The failures in a row of claims from limited lanes, the last error, and when these are tried again, in epoch milliseconds. */
   private limitedFailures = 0;
+  private limitedError: unknown;
   private limitedRetry = 0;
+  private limitedReported = false;
   private stopped = false;
   private claims = 0;
   private idleListeners: (() => void)[] = [];
@@ -149,6 +151,7 @@ export class ClaimLoop {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);
       this.backlog.forget();
       this.limitedFailures = this.limitedRetry = 0;
+      this.limitedError = undefined;
       next = this.afterFailures(this.pauses++);
     }
     this.asking = false;
@@ -171,10 +174,13 @@ export class ClaimLoop {
       free = this.freeByLane();
     }
     // Limited lanes get half of the free slots first, and then what the others leave.
-    const failure = await this.claimLimited(Math.ceil(this.freeSlots / 2));
+    await this.claimLimited(Math.ceil(this.freeSlots / 2));
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimDue();
     // If the database were away, the claim above would have failed too.
-    if (failure !== undefined && this.limitedFailures === 1) this.parts.onLimitedFailure(failure);
+    if (this.limitedError !== undefined && !this.limitedReported) {
+      this.limitedReported = true;
+      this.parts.onLimitedFailure(this.limitedError);
+    }
     await this.claimLimited(this.freeSlots);
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
     const isContended = this.contention !== undefined && !this.backlog.isEmpty;
@@ -201,17 +207,18 @@ export class ClaimLoop {
     this.mayBeMore = true;
   }
 
-  /** Claims from the limited lanes whose time has come. @returns what failed, which must not keep other lanes waiting */
-  private async claimLimited(most: number): Promise<unknown> {
-    if (this.parts.clock.now() < this.limitedRetry) return undefined;
+  /** Claims from the limited lanes whose time has come. A failure must not keep other lanes waiting. */
+  private async claimLimited(most: number): Promise<void> {
+    if (this.parts.clock.now() < this.limitedRetry) return;
     try {
       await this.claimFromLimited(most);
       this.limitedFailures = 0;
-      return undefined;
+      this.limitedError = undefined;
+      this.limitedReported = false;
     } catch (error) {
       this.mayBeMore = true;
       this.limitedRetry = this.afterFailures(this.limitedFailures++);
-      return error;
+      this.limitedError = error;
     }
   }
 

@@ -221,7 +221,7 @@ export class Database {
     try {
       return await this.inTime(ms, async () => connecting);
     } catch (error) {
-      connecting.then((late) => late.release()).catch(() => {});
+      connecting.then(giveBack).catch(() => {});
       throw error;
     }
   }
@@ -260,6 +260,11 @@ async function checkOut(pool: PostgresPool): Promise<PostgresPoolClient> {
       reject,
     );
   });
+}
+
+function giveBack(connection: PostgresPoolClient): void {
+  connection.off('error', ignore);
+  connection.release();
 }
 
 export function isEmbedded(client: object): client is EmbeddedClient {

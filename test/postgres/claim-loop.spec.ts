@@ -196,6 +196,23 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(seconds.slice(0, 7)).toEqual([0, 1, 3, 7, 15, 16, 17]);
   });
 
+  it('reports a failure of the second claim from limited lanes of a round', async () => {
+    const reported: unknown[] = [];
+    let calls = 0;
+    const claim: LimitTable['claim'] = async () => {
+      if (++calls > 1) throw new Error('out of range');
+      return { claimed: [], lanes: [] };
+    };
+    start({ onLimitedFailure: (error) => reported.push(error) }, { claim });
+    for (let step = 0; step < 40; step++) {
+      loop.wake(['limited']);
+      await clock.advance(250);
+    }
+
+    expect(calls).toBeGreaterThan(1);
+    expect(reported).toEqual([new Error('out of range')]);
+  });
+
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
     const claim = async (lanes: readonly { readonly lane: string }[]) => {
