@@ -42,6 +42,8 @@ interface Entry {
   readonly facets: readonly string[];
   /** When it was delivered, in epoch milliseconds; if its payload will be dropped. */
   readonly payload?: number | undefined;
+  /** Set for a delivered one without a payload that could be dropped. */
+  readonly dropped?: true | undefined;
   /** When the entry was written, in epoch milliseconds. */
   readonly at: number;
 }
@@ -260,11 +262,12 @@ export class DeliveryHistory {
     now: number,
     settling: number,
   ): boolean {
-    const { at, due, payload } = entry;
+    const { at, due, payload, dropped } = entry;
     const status = statusOf(entry);
     if (statusIn(state) !== status) return true;
     // It may have been delivered before payloads were to be dropped.
-    if (status === 'delivered') return this.dropsPayloads && payload === undefined;
+    if (status === 'delivered')
+      return this.dropsPayloads && payload === undefined && dropped !== true;
     // Its time has passed, so it may be an old one; this is looked at once.
     return (
       state === 'delayed' && due !== undefined && due + settling <= now && at <= due + settling
@@ -361,7 +364,9 @@ export class DeliveryHistory {
     const hasPayload = status === 'delivered' && payloadDropped !== true;
     const isTracked = this.dropsPayloads && hasPayload && delivery.payload.bytes !== undefined;
     const payload = isTracked ? updatedAt : undefined;
-    return { createdAt: delivery.createdAt, due, group, key, facets, payload, at };
+    const isDropped = status === 'delivered' && this.dropsPayloads && !isTracked;
+    const dropped = isDropped || undefined;
+    return { createdAt: delivery.createdAt, due, group, key, facets, payload, dropped, at };
   }
 
   /** @returns how many entries were changed */
