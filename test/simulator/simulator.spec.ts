@@ -49,7 +49,7 @@ interface Comparison {
   });
 
   it('differs from PostgreSQL where a fault is planted', async () => {
-    const { missed } = await simulate<Planted>('--sql', '--planted', '--seeds', '30');
+    const { missed } = await simulate<Planted>('--sql', '--planted', '--seeds', '100');
 
     expect(missed).toEqual([]);
   });
