@@ -187,13 +187,7 @@ export const LIMIT_RULES: QueueRules = {
 
   'ends a pause with the limits that are recorded next': async (bench) => {
     const limits = { concurrency: 1, perSecond: 50, burst: 2 };
-    await bench.consume((_, attempt) => {
-      const outcome = { type: 'delivered' } as const;
-      if (bench.runs.length > 1) return outcome;
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
-    });
-    await enqueueLimited(bench, limits, 'a-1', 'a-2');
-    await bench.untilState('a-1', 'delivered 1');
+    await pauseAfterFirst(bench, limits, 'a-1', 'a-2');
 
     // The pause may begin a moment after the outcome can be read.
     await bench.until(async () => {
@@ -243,13 +237,7 @@ export const LIMIT_RULES: QueueRules = {
     const { queue } = bench;
     if (queue.limitLane === undefined) return;
     const limits = { concurrency: 1, perSecond: 50, burst: 2 };
-    await bench.consume((_, attempt) => {
-      const outcome = { type: 'delivered' } as const;
-      if (bench.runs.length > 1) return outcome;
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
-    });
-    await enqueueLimited(bench, limits, 'a-1', 'a-2');
-    await bench.untilState('a-1', 'delivered 1');
+    await pauseAfterFirst(bench, limits, 'a-1', 'a-2');
 
     // The pause may begin a moment after the outcome can be read.
     await bench.until(async () => {
@@ -333,4 +321,20 @@ async function enqueueLimited(
   ...ids: string[]
 ): Promise<void> {
   await bench.queue.enqueue(ids.map((id) => bench.due(id, {}, limits)));
+}
+
+/** Records deliveries, of which the first one is delivered, and makes the others wait for long. */
+async function pauseAfterFirst(
+  bench: Bench,
+  limits: DeliveryLimits,
+  first: string,
+  ...others: string[]
+): Promise<void> {
+  await bench.consume((_, attempt) => {
+    const outcome = { type: 'delivered' } as const;
+    if (bench.runs.length > 1) return outcome;
+    return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
+  });
+  await enqueueLimited(bench, limits, first, ...others);
+  await bench.untilState(first, 'delivered 1');
 }

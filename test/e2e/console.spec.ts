@@ -366,7 +366,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect((await read({ 'sec-fetch-site': 'same-site' })).status).toBe(403);
     expect((await read({ origin })).status).toBe(403);
     expect((await read({ origin: 'null' })).status).toBe(403);
-    // The page itself, somebody who types the address, and a program.
+    // The page itself, a typed address, and a program.
     expect((await read({ 'sec-fetch-site': 'same-origin' })).status).toBe(200);
     expect((await read({ 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' })).status).toBe(
       200,
