@@ -26,9 +26,9 @@ import {
   countsOf,
   deliveryRow,
   laneColumn,
-  storableLane,
   listedDelivery,
   recordOf,
+  storableText,
 } from './delivery-row.js';
 import { DeliveryStatements, type Query } from './delivery-statements.js';
 import { releaseNext } from './key-turns.js';
@@ -219,7 +219,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
     await this.connection.reporting(async () =>
-      this.replaceLimits(new Map([[storableLane(lane), limits]])),
+      this.replaceLimits(new Map([[storableText(lane), limits]])),
     );
   }
 

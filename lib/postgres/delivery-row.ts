@@ -47,12 +47,7 @@ export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: nu
 
 /** The lane of a delivery, as its column holds it. */
 export function laneColumn(delivery: WebhookDelivery): string {
-  return storableLane(deliveryLane(delivery));
-}
-
-/** A lane as its column holds it. */
-export function storableLane(lane: string): string {
-  return storableText(lane);
+  return storableText(deliveryLane(delivery));
 }
 
 export interface ClaimedDelivery {
@@ -249,6 +244,6 @@ function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
 }
 
 /** Replaces what PostgreSQL cannot store in a string: NUL and lone surrogates. */
-function storableText(text: string): string {
+export function storableText(text: string): string {
   return Buffer.from(text).toString().replaceAll('\0', '\uFFFD');
 }
