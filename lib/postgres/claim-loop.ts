@@ -34,6 +34,16 @@ interface ClaimLoopParts {
   readonly clock: WebhookClock;
 }
 
+/** What is known while claims from limited lanes fail. */
+interface LimitedOutage {
+  readonly error: unknown;
+  /** In a row. */
+  readonly failures: number;
+  isReported: boolean;
+  /** Epoch milliseconds. */
+  retryAt: number;
+}
+
 /** Maximum of milliseconds between two claims while the database is unavailable. */
 const MAX_PAUSE = 30_000;
 
@@ -71,11 +81,8 @@ export class ClaimLoop {
   /** Epoch milliseconds of the last look for due deliveries. */
   private lookedAt = 0;
   private pauses = 0;
-  /** The failures in a row of claims from limited lanes, the last error, and when these are tried again, in epoch milliseconds. */
-  private limitedFailures = 0;
-  private limitedError: unknown;
-  private limitedRetry = 0;
-  private limitedReported = false;
+  /** Since claims from limited lanes fail, while others succeed. */
+  private limitedOutage: LimitedOutage | undefined;
   private stopped = false;
   private claims = 0;
   private idleListeners: (() => void)[] = [];
@@ -150,8 +157,7 @@ export class ClaimLoop {
     } catch (error) {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);
       this.backlog.forget();
-      this.limitedFailures = this.limitedRetry = 0;
-      this.limitedError = undefined;
+      this.limitedOutage = undefined;
       next = this.afterFailures(this.pauses++);
     }
     this.asking = false;
@@ -177,9 +183,9 @@ export class ClaimLoop {
     await this.claimLimited(Math.ceil(this.freeSlots / 2));
     while (this.mayBeMore && this.freeSlots > 0 && !this.stopped) await this.claimDue();
     // If the database were away, the claim above would have failed too.
-    if (this.limitedError !== undefined && !this.limitedReported) {
-      this.limitedReported = true;
-      this.parts.onLimitedFailure(this.limitedError);
+    if (this.limitedOutage?.isReported === false) {
+      this.limitedOutage.isReported = true;
+      this.parts.onLimitedFailure(this.limitedOutage.error);
     }
     await this.claimLimited(this.freeSlots);
     if (this.freeSlots <= 0) return clock.now() + pollInterval;
@@ -188,7 +194,7 @@ export class ClaimLoop {
       this.nextScan,
       isContended ? this.nextLaneCheck : Infinity,
       this.nextProof(),
-      Math.max(this.limited.next(), this.limitedRetry),
+      Math.max(this.limited.next(), this.limitedOutage?.retryAt ?? 0),
     );
   }
 
@@ -202,23 +208,22 @@ export class ClaimLoop {
   private forgetTimes(): void {
     this.backlog.forget();
     this.limited.forget();
-    this.limitedRetry = 0;
+    if (this.limitedOutage !== undefined) this.limitedOutage.retryAt = 0;
     this.nextLaneCheck = 0;
     this.mayBeMore = true;
   }
 
   /** Claims from the limited lanes whose time has come. A failure must not keep other lanes waiting. */
   private async claimLimited(most: number): Promise<void> {
-    if (this.parts.clock.now() < this.limitedRetry) return;
+    if (this.parts.clock.now() < (this.limitedOutage?.retryAt ?? 0)) return;
     try {
       await this.claimFromLimited(most);
-      this.limitedFailures = 0;
-      this.limitedError = undefined;
-      this.limitedReported = false;
+      this.limitedOutage = undefined;
     } catch (error) {
       this.mayBeMore = true;
-      this.limitedRetry = this.afterFailures(this.limitedFailures++);
-      this.limitedError = error;
+      const { failures = 0, isReported = false } = this.limitedOutage ?? {};
+      const retryAt = this.afterFailures(failures);
+      this.limitedOutage = { error, failures: failures + 1, isReported, retryAt };
     }
   }
 
