@@ -22,7 +22,7 @@ import {
   type PipeTransform,
 } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
-import { map, type Observable } from 'rxjs';
+import { map, timeout, type Observable } from 'rxjs';
 import { z } from 'zod';
 import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
 import { adapters, createFastify } from '../fixtures/adapters.js';
@@ -46,6 +46,13 @@ class NoteInterceptor implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
     note('interceptor');
     return next.handle().pipe(map((value: unknown) => value));
+  }
+}
+
+@Injectable()
+class TimeLimit implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle().pipe(timeout(1));
   }
 }
 
@@ -100,6 +107,13 @@ class Enhanced {
   @OnWebhookEvent('filtered.other')
   filteredOther(): void {
     throw new TypeError('unknown');
+  }
+
+  @UseInterceptors(TimeLimit)
+  @OnWebhookEvent('limited.time')
+  async limited(_: unknown, { jti }: WebhookEvent): Promise<void> {
+    note(jti);
+    if (trace.length === 1) await new Promise(() => {});
   }
 
   @OnWebhookEvent('stacked.a')
@@ -357,6 +371,15 @@ describe('handlers', () => {
     expect((await deliver(origin, 'filtered.range')).status).toBe(204);
     expect((await deliver(origin, 'filtered.other')).status).toBe(500);
     expect(trace).toEqual(['filter']);
+  });
+
+  it('free an event when an interceptor has limited their time', async () => {
+    const origin = await start(Enhanced);
+    const event = { event: 'limited.time', txn: 'one' };
+
+    expect((await head(origin, signed(event))).status).toBe(500);
+    expect((await head(origin, signed(event))).status).toBe(204);
+    expect(trace).toHaveLength(2);
   });
 
   it('run once for each event, however many of their patterns match', async () => {
