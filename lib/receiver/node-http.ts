@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { BodySource, IncomingWebhook, RequestHeaders } from '../request/webhook-scheme.js';
-import type { WebhookAnswer } from '../request/webhook-answers.js';
+import { contentOf, type WebhookAnswer } from '../request/webhook-answers.js';
 import type { WebhookReception } from './reception.js';
 
 /** An adapter's request: Node's own (Express), or one with Node's as `raw` (Fastify). */
@@ -144,21 +144,13 @@ export function sendAnswer(
   if (response.headersSent || response.destroyed) return;
   if (closesConnection(request, options.close)) response.setHeader('Connection', 'close');
   // All at once: headers that are set one by one go through a table of the response (benchmark `receive`).
-  const content = answer.problem ?? answer.json ?? answer.text;
-  if (content === undefined || request.method === 'HEAD') {
+  const content = request.method === 'HEAD' ? undefined : contentOf(answer);
+  if (content === undefined) {
     response.writeHead(answer.status, answer.headers).end();
     return;
   }
+  const { type, body } = content;
+  const described = { 'Content-Type': type, 'Content-Length': Buffer.byteLength(body) };
   // A string is written together with the headers; a Buffer would take a second write (benchmark `forged`).
-  const body = typeof content === 'string' ? content : JSON.stringify(content);
-  const described = {
-    'Content-Type': typeOf(answer),
-    'Content-Length': Buffer.byteLength(body),
-  };
   response.writeHead(answer.status, { ...answer.headers, ...described }).end(body);
-}
-
-function typeOf({ problem, json }: WebhookAnswer): string {
-  if (problem !== undefined) return 'application/problem+json';
-  return json === undefined ? 'text/plain' : 'application/json';
 }

@@ -289,6 +289,20 @@ export interface WebhookAnswer {
   readonly text?: string | undefined;
 }
 
+/** The content of an answer, which an answer to HEAD does not have. */
+export function contentOf({ problem, json, text }: WebhookAnswer): AnswerContent | undefined {
+  if (problem !== undefined) {
+    return { type: 'application/problem+json', body: JSON.stringify(problem) };
+  }
+  if (json !== undefined) return { type: 'application/json', body: JSON.stringify(json) };
+  return text === undefined ? undefined : { type: 'text/plain', body: text };
+}
+
+interface AnswerContent {
+  readonly type: string;
+  readonly body: string;
+}
+
 const REALM = 'Bearer realm="webhooks"';
 
 /** A cached answer would acknowledge an event that never arrived. */

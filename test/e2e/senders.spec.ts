@@ -11,17 +11,21 @@ import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { WebhookTelemetryModule } from 'nestjs-webhook-token/opentelemetry';
 import type { ReplayReservation } from 'nestjs-webhook-token/ports';
 import {
+  eventGrid,
   github,
+  graph,
   okta,
   qstash,
   securityEvents,
+  slack,
   standardWebhooks,
   stripe,
   type WebhookSender,
+  zoom,
 } from 'nestjs-webhook-token/senders';
 import { deliverWebhook, expectIdempotent, flushDeliveries } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
-import { send } from '../fixtures/http-client.js';
+import { send, type Sending } from '../fixtures/http-client.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 import { TelemetryRecorder } from '../fixtures/telemetry-recorder.js';
@@ -189,4 +193,91 @@ describe.each(adapters)('a route for another sender on %s', (_, createAdapter) =
     ]);
     expect(await deliver(true)).toEqual([204]);
   });
+});
+
+/** Each sender's check of a receiver's URL; the target has the query. */
+const CHECKS: Record<string, { sender: WebhookSender; check: () => Promise<Sending> | Sending }> = {
+  slack: {
+    sender: slack({ secret: SECRET }),
+    check: async () =>
+      CHECKS['slack']!.sender.sign({
+        event: 'url_verification',
+        data: { type: 'url_verification', challenge: '3eZbrw1aB' },
+        now: Date.now(),
+      }),
+  },
+  zoom: {
+    sender: zoom({ secret: SECRET }),
+    check: async () =>
+      CHECKS['zoom']!.sender.sign({
+        event: 'endpoint.url_validation',
+        data: { payload: { plainToken: 'qgg8vlvZR' } },
+        now: Date.now(),
+      }),
+  },
+  okta: {
+    sender: okta({ value: SECRET }),
+    check: () => ({ method: 'GET', headers: { 'x-okta-verification-challenge': 'Zh9-a_1' } }),
+  },
+  graph: {
+    sender: graph({ clientState: SECRET }),
+    check: () => ({ path: '?validationToken=Validation%3A+5f-1' }),
+  },
+  'event-grid': {
+    sender: eventGrid({ tenant: 't-1', audience: 'api://shop', secret: SECRET }),
+    check: () => ({ method: 'OPTIONS', headers: { 'webhook-request-origin': 'grid.example' } }),
+  },
+};
+
+@Controller('hooks')
+class CheckedHooks {
+  @WebhookRoute('slack', { receiver: 'slack' })
+  slack(): void {}
+
+  @WebhookRoute('zoom', { receiver: 'zoom' })
+  zoom(): void {}
+
+  @WebhookRoute('okta', { receiver: 'okta' })
+  okta(): void {}
+
+  @WebhookRoute('graph', { receiver: 'graph' })
+  graph(): void {}
+
+  @WebhookRoute('event-grid', { receiver: 'event-grid' })
+  eventGrid(): void {}
+}
+
+describe.each(adapters)('the check of a URL on %s', (_, createAdapter) => {
+  it.each(Object.entries(CHECKS))(
+    'gets the answer that %s expects on a route too',
+    async (name, { check }) => {
+      const receiver = Object.entries(CHECKS).map(([one, { sender }]) => ({
+        name: one,
+        path: `mounted/${one}`,
+        sender,
+      }));
+      const { app, origin } = await startApp(createAdapter(), {
+        options: { receiver },
+        controllers: [CheckedHooks],
+        nest: { rawBody: true },
+      });
+      const sending = await check();
+      const answerAt = async (path: string): Promise<unknown> => {
+        const target = `/${path}/${name}${sending.path ?? ''}`;
+        const { status, headers, text } = await send(origin, { ...sending, path: target });
+        return {
+          status,
+          text,
+          type: headers['content-type']?.replace(/;.*/, ''),
+          cache: headers['cache-control'],
+          origin: headers['webhook-allowed-origin'],
+        };
+      };
+      const answers = [await answerAt('mounted'), await answerAt('hooks')];
+      await app.close();
+
+      expect(answers[0]).toMatchObject({ status: 200, cache: 'no-store' });
+      expect(answers[1]).toEqual(answers[0]);
+    },
+  );
 });

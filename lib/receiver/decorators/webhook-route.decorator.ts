@@ -19,7 +19,7 @@ import { defer, lastValueFrom, type Observable } from 'rxjs';
 import { readOptions } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
 import { answerTo, HandlerFailure, WebhookException } from '../error-answers.js';
-import { refuse, type WebhookAnswer } from '../../request/webhook-answers.js';
+import { contentOf, refuse, type WebhookAnswer } from '../../request/webhook-answers.js';
 import { markRoute } from '../handlers/handler-metadata.js';
 import { type AdapterRequest, nodeRequest, receptionOf } from '../node-http.js';
 import { observeHandler } from '../receiver.channels.js';
@@ -30,9 +30,9 @@ import { routeByPosition } from './webhook-data.decorator.js';
 
 /**
  * Makes a method a webhook route: HEAD and POST, guarded, each event handled once, answered 204 when the method's promise resolves.
- * Any other method is rejected with 405. Path parameters, versions and other decorators work as on any route; put filters of your
- * own above this decorator, so that they are asked before the receiver's. Without parameter decorators the method is called with
- * `(data, event)`, as that of an `@OnWebhookEvent()`.
+ * Any other method is rejected with 405, unless it is a sender's check of the URL. Path parameters, versions and other decorators work
+ * as on any route; put filters of your own above this decorator, so that they are asked before the receiver's. Without parameter
+ * decorators the method is called with `(data, event)`, as that of an `@OnWebhookEvent()`.
  *
  * @param path - as for `@Post()`; default: the controller's own path
  * @param options.receiver - name of the receiver whose rules apply; default: the only one, or `'default'`
@@ -121,8 +121,8 @@ class WebhookExceptionFilter implements ExceptionFilter {
     for (const [name, value] of Object.entries(answer.headers)) {
       adapter.setHeader(response, name, value);
     }
-    const body = answer.problem === undefined ? undefined : JSON.stringify(answer.problem);
-    if (body !== undefined) adapter.setHeader(response, 'Content-Type', 'application/problem+json');
-    adapter.reply(response, isHead ? undefined : body, answer.status);
+    const content = contentOf(answer);
+    if (content !== undefined) adapter.setHeader(response, 'Content-Type', content.type);
+    adapter.reply(response, isHead ? undefined : content?.body, answer.status);
   }
 }
