@@ -23,7 +23,7 @@ import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-heade
 export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
   /** The configured audience; without one, Google uses the whole push URL. */
   readonly audience: string | readonly string[];
-  /** The e-mail address of the service account that the subscription, queue or job uses, or several. */
+  /** The e-mail address of the service account that the subscription or queue uses, or several. */
   readonly serviceAccount: string | readonly string[];
 }
 
@@ -37,8 +37,8 @@ const GOOGLE_KEYS = 'https://www.googleapis.com/oauth2/v3/certs';
 
 /**
  * Google Pub/Sub push subscriptions and Cloud Tasks, with an OIDC token. `event.data` is the body; `message.data` of Pub/Sub is
- * decoded and parsed if it is JSON, within the limits of the receiver. The event's name is the attribute `eventType`, else `message`; of a task it is `task`. Its id is
- * `messageId`, or the name of the task.
+ * decoded and parsed if it is JSON, within the limits of the receiver. The event's name is the attribute `eventType`, else `message`;
+ * of a task it is `task`. Its id is `messageId`, together with the subscription, or the name of the task, together with its queue.
  *
  * The token does not cover the body, and many requests have the same one: `event.bodyVerified` is `false`.
  *
@@ -62,8 +62,12 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
       claims: { email, ...claimRules({ email_verified: true }) },
     },
     event,
-    id: ({ headers, data }) => stringAt(data, 'message', 'messageId') ?? headers.get(TASK_NAME),
-    data: ({ data }, maxMembers) => decodedMessage(data, maxMembers),
+    id: ({ headers, data }) =>
+      isTask(headers)
+        ? idOfSource(headers.get('x-cloudtasks-queuename'), headers.get(TASK_NAME))
+        : idOfSource(stringAt(data, 'subscription'), stringAt(data, 'message', 'messageId')),
+    data: ({ headers, data }, maxMembers) =>
+      isTask(headers) ? undefined : decodedMessage(data, maxMembers),
     compose({ event: name, data, id }) {
       if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
       const message = isObject(data) ? members(data['message']) : {};
@@ -81,10 +85,14 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
 
 const TASK_NAME = 'x-cloudtasks-taskname';
 
+/** The body of a task may be anything, even that of a message. */
+function isTask(headers: SenderMessage['headers']): boolean {
+  return headers.get(TASK_NAME) !== undefined;
+}
+
 function googleName({ headers, data }: SenderMessage): string | undefined {
-  if (!isObject(data) || !isObject(data['message'])) {
-    return headers.get(TASK_NAME) === undefined ? undefined : 'task';
-  }
+  if (isTask(headers)) return 'task';
+  if (!isObject(data) || !isObject(data['message'])) return undefined;
   const type = stringAt(data, 'message', 'attributes', 'eventType');
   return isEventName(type, 'swt-draft-00') ? type : 'message';
 }
@@ -155,7 +163,8 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
       },
       event: read.event ?? own,
       split: ({ data }) => (Array.isArray(data) ? data : undefined),
-      id: ({ data }) => idOfSource(stringAt(data, 'topic') ?? stringAt(data, 'source'), data),
+      id: ({ data }) =>
+        idOfSource(stringAt(data, 'topic') ?? stringAt(data, 'source'), stringAt(data, 'id')),
       challenge({ headers, data }) {
         if (headers.get('aeg-event-type') !== 'SubscriptionValidation') return undefined;
         const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
@@ -175,9 +184,8 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
   );
 }
 
-/** Two sources may use one id: CloudEvents 1.0, "id". */
-function idOfSource(source: string | undefined, data: unknown): string | undefined {
-  const id = stringAt(data, 'id');
+/** Two sources may use one id: CloudEvents 1.0, "id"; subscriptions of one topic have one `messageId`. */
+function idOfSource(source: string | undefined, id: string | undefined): string | undefined {
   if (id === undefined || source === undefined) return id;
   return `${id} ${hash('sha256', source).slice(0, 16)}`;
 }

@@ -632,6 +632,44 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
     expect(handlers.seen).toEqual([]);
   });
 
+  it('handles messages of two subscriptions with one id, and each only once', async () => {
+    const { sender } = SCHEMES['googlePush']!;
+    const { headers } = await sender.sign({ event: 'message', data: {}, now: clock.now() });
+    const message = { messageId: '2070443601311540', data: 'e30=' };
+    for (const subscription of ['billing', 'search', 'billing']) {
+      const body = JSON.stringify({
+        subscription: `projects/p/subscriptions/${subscription}`,
+        message,
+      });
+      await send(receiver.origin, { path: '/googlePush', headers, body });
+    }
+
+    expect(
+      handlers.seen.map(({ data }) => (data as { subscription: string }).subscription),
+    ).toEqual(['projects/p/subscriptions/billing', 'projects/p/subscriptions/search']);
+  });
+
+  it('handles tasks of two queues with one name, and each only once', async () => {
+    const { sender } = SCHEMES['googlePush']!;
+    const data = { n: nextNumber() };
+    const signed = await sender.sign({ event: 'task', data, now: clock.now(), id: 'order-123' });
+    for (const queue of ['emails', 'invoices', 'emails']) {
+      const headers = { ...signed.headers, 'x-cloudtasks-queuename': queue };
+      await send(receiver.origin, { path: '/googlePush', ...signed, headers });
+    }
+
+    expect(handlers.seen.map(({ event }) => event)).toEqual(['task', 'task']);
+  });
+
+  it('hands a task over as it is if its body looks like a message of Pub/Sub', async () => {
+    const { sender } = SCHEMES['googlePush']!;
+    const data = { message: { messageId: '1', data: 'e30=', attributes: { eventType: 'a.b' } } };
+    const signed = await sender.sign({ event: 'task', data, now: clock.now(), id: 't-message' });
+    await send(receiver.origin, { path: '/googlePush', ...signed });
+
+    expect(handlers.seen[0]).toMatchObject({ event: 'task', id: 't-message', data });
+  });
+
   it('names a task of Cloud Tasks', async () => {
     const { sender } = SCHEMES['googlePush']!;
     const signed = await sender.sign({
