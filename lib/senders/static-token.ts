@@ -149,7 +149,8 @@ const parseLines: NonNullable<SenderParts['parse']> = (bytes, _form, maxMembers)
 
 /**
  * GitLab. The value is the webhook's "Secret token". The event's name is the body's `object_kind`, or `event_name` if there is none,
- * followed by the action if there is one: `push`, `merge_request.open`. No id is signed, so the digest of the body identifies the event.
+ * followed by the action if there is one: `push`, `merge_request.open`. Its id is the header `Idempotency-Key`, which GitLab sends since
+ * 17.4 and repeats with a retry; without it, the digest of the body identifies the event.
  *
  * @throws {@link WebhookConfigurationError}
  * @see https://docs.gitlab.com/user/project/integrations/webhooks/
@@ -164,10 +165,12 @@ export function gitlab(options: StaticValueOptions): WebhookSender {
       const action = stringAt(data, 'object_attributes', 'action');
       return kind === undefined || action === undefined ? kind : `${kind}.${action}`;
     },
-    compose({ event, data }) {
+    id: ({ headers }) => headers.get('idempotency-key'),
+    compose({ event, data, id }) {
       const [object_kind, action] = event.split('.');
       const attributes = isObject(data) ? data['object_attributes'] : undefined;
       return {
+        headers: { 'idempotency-key': id },
         data: {
           object_kind,
           ...testMembers(data),

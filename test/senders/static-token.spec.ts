@@ -353,6 +353,31 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
     expect(handlers.seen[0]).toMatchObject({ event, data: body });
   });
 
+  it('recognises an event of GitLab by its idempotency key', async () => {
+    const flag = (active: boolean, key: string): Promise<Answer> =>
+      post(
+        '/gitlab',
+        { 'x-gitlab-token': OLD, 'idempotency-key': key },
+        { object_kind: 'feature_flag', object_attributes: { id: 6, active } },
+      );
+    await flag(true, 'k-1');
+    await flag(false, 'k-2');
+    await flag(true, 'k-3');
+    const retry = await flag(true, 'k-3');
+
+    expect(retry.headers['webhook-duplicate']).toBe('true');
+    expect(handlers.ids).toEqual(['k-1', 'k-2', 'k-3']);
+  });
+
+  it('recognises an event of GitLab without an idempotency key by its body', async () => {
+    const body = { object_kind: 'push', checkout_sha: 'without-a-key' };
+    await post('/gitlab', { 'x-gitlab-token': OLD }, body);
+    const copy = await post('/gitlab', { 'x-gitlab-token': OLD }, body);
+
+    expect(copy.headers['webhook-duplicate']).toBe('true');
+    expect(handlers.ids).toEqual([expect.stringMatching(/^sha256:/)]);
+  });
+
   it.each([
     ['acme', acme(OLD), 'a.made', { type: 'a.made', id: 'test' }],
     ['okta', okta({ value: OLD }), 'user.session.start', { severity: 'INFO' }],
