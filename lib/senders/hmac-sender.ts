@@ -76,7 +76,7 @@ export interface HmacSenderOptions extends SecretOptions {
 export interface HmacPreset
   extends
     Omit<HmacSenderOptions, 'secret' | 'event' | 'tolerance'>,
-    Pick<SenderParts, 'sharesBodies' | 'challenge' | 'event'> {
+    Pick<SenderParts, 'identifying' | 'challenge' | 'event'> {
   readonly compose?: ComposeTest;
 }
 

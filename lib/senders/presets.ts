@@ -118,8 +118,8 @@ export function slack(options: SecretOptions): WebhookSender {
 /**
  * Shopify. The event's name is the header `X-Shopify-Topic`, with full stops for slashes: `orders.create`.
  *
- * Shopify signs neither the topic nor an id nor a time, so topic and digest of the body identify the event: it sends one body under
- * several topics. The shop is in `event.claims.headers`, and no signature covers it.
+ * Shopify signs the body alone, and sends one body under several topics and for several shops: topic, shop and digest of the body
+ * identify the event. The shop is in `event.claims.headers`, and no signature covers it.
  *
  * @throws {@link WebhookConfigurationError}
  * @see https://shopify.dev/docs/apps/build/webhooks/verify-deliveries
@@ -129,7 +129,7 @@ export function shopify(options: SecretOptions): WebhookSender {
     {
       name: 'shopify',
       signature: { header: 'x-shopify-hmac-sha256', encoding: 'base64' },
-      sharesBodies: true,
+      identifying: ['x-shopify-topic', 'x-shopify-shop-domain'],
       keptHeaders: ['x-shopify-shop-domain', 'x-shopify-webhook-id', 'x-shopify-triggered-at'],
       event: ({ headers }) => headers.get('x-shopify-topic')?.replaceAll('/', '.'),
       compose: ({ event, data, id }) => ({

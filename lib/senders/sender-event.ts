@@ -77,11 +77,15 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
   const envelope = parts.envelope === true && isEnvelope(content);
   const iat = proven.timestamp ?? proven.issuedAt ?? now;
   const kept = keptHeaders(message, parts.keptHeaders);
+  const identifying = parts.identifying?.map((name) => message.headers.get(name) ?? '');
   return {
     method: 'POST',
     claims: {
       iss: parts.name,
-      jti: signedId ?? ownId ?? (parts.sharesBodies === true ? digestOf(event, digest) : digest),
+      jti:
+        signedId ??
+        ownId ??
+        (identifying === undefined ? digest : digestOf(...identifying, digest)),
       // An id that no signature covers does not free a captured token for another one.
       ...(signedId !== undefined && ownId !== undefined && { txn: ownId }),
       iat,

@@ -128,8 +128,8 @@ export interface SenderParts {
   data?(message: SenderMessage, maxMembers: number): unknown;
   /** The events of a request that may have several; `undefined` if the request is one event. */
   split?(message: SenderMessage): readonly unknown[] | undefined;
-  /** Whether the event's name distinguishes events of one body. */
-  readonly sharesBodies?: boolean | undefined;
+  /** Headers that distinguish events of one body, if the digest of the body identifies events. */
+  readonly identifying?: readonly string[] | undefined;
   /** Whether `data` of a body with `type` and `data` is the event's data. */
   readonly envelope?: boolean | undefined;
   /** Default `true`. */

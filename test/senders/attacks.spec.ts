@@ -388,6 +388,31 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
       expect(warned()).toEqual(before);
     });
   });
+
+  it('handles one body of two shops of Shopify, and each only once', async () => {
+    const sender = shopify({ secret: text.secret });
+    const data = { locale: 'fr', published: false };
+    const signed = await sender.sign({ event: 'locales.create', data, now: clock.now(), id: 'w' });
+    const deliver = async (shop: string): Promise<unknown> => {
+      const headers = { ...signed.headers, 'x-shopify-shop-domain': `${shop}.myshopify.com` };
+      const { headers: got } = await send(receiver.origin, {
+        path: '/shopify',
+        ...signed,
+        headers,
+      });
+      return got['webhook-duplicate'];
+    };
+
+    expect([await deliver('a'), await deliver('b'), await deliver('a')]).toEqual([
+      undefined,
+      undefined,
+      'true',
+    ]);
+    expect(handlers.seen.map(({ claims }) => claims['headers'])).toMatchObject([
+      { 'x-shopify-shop-domain': 'a.myshopify.com' },
+      { 'x-shopify-shop-domain': 'b.myshopify.com' },
+    ]);
+  });
 });
 
 describe.each(Object.entries(SCHEMES))('%s', (_, { create, secret, event }) => {
