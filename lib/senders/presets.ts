@@ -71,8 +71,8 @@ function slackName({ data }: SenderMessage): string | undefined {
 
 /**
  * Slack. The event's name is that of the Events API (`app_mention`), `slash_command`, or the `type` of an interaction
- * (`block_actions`); its id is `event_id`, if it has one. The URL verification is answered. Unlike Slack's SDK, it also refuses times
- * in the future.
+ * (`block_actions`); its id is `event_id`, if it has one. The URL verification and a signed `ssl_check` are answered.
+ * Unlike Slack's SDK, it also refuses times in the future.
  *
  * @throws {@link WebhookConfigurationError}
  * @see https://docs.slack.dev/authentication/verifying-requests-from-slack
@@ -86,7 +86,8 @@ export function slack(options: SecretOptions): WebhookSender {
       signed: 'v0:{timestamp}:{body}',
       event: slackName,
       id: ({ data }) => stringAt(data, 'event_id'),
-      challenge({ data }) {
+      challenge({ data }): Readonly<Record<string, string>> | undefined {
+        if (stringAt(data, 'ssl_check') === '1') return {};
         const challenge = stringAt(data, 'challenge');
         if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
           return undefined;

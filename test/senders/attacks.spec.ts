@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { generateKeyPairSync } from 'node:crypto';
+import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { inspect } from 'node:util';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookConfigurationError } from 'nestjs-webhook-token';
@@ -412,6 +412,23 @@ describe.each(adapters)('a receiver of another sender on %s', (_, createAdapter)
       { 'x-shopify-shop-domain': 'a.myshopify.com' },
       { 'x-shopify-shop-domain': 'b.myshopify.com' },
     ]);
+  });
+
+  it('answers the ssl_check of Slack only if it is signed', async () => {
+    const body = 'ssl_check=1&token=x';
+    const time = `${Math.floor(clock.now() / 1_000)}`;
+    const mac = createHmac('sha256', text.secret).update(`v0:${time}:${body}`).digest('hex');
+    const form = { 'content-type': 'application/x-www-form-urlencoded' };
+    const proof = { 'x-slack-request-timestamp': time, 'x-slack-signature': `v0=${mac}` };
+    const path = '/slack';
+    const answers = [
+      await send(receiver.origin, { path, headers: { ...form, ...proof }, body }),
+      await send(receiver.origin, { path, headers: form, body }),
+      await send(receiver.origin, { path: `${path}?${body}`, method: 'GET' }),
+    ];
+
+    expect(answers.map(({ status }) => status)).toEqual([200, 401, 405]);
+    expect(handlers.seen).toEqual([]);
   });
 });
 
