@@ -16,6 +16,17 @@ export const SECRETS: Rule<readonly string[]> = either(
 /** One name or a list of them. */
 export const NAMES = SECRETS;
 
+/** One value of a header or a list of them. */
+export const HEADER_VALUES: Rule<readonly string[]> = (value, at, name) => {
+  const values = SECRETS(value, at, name);
+  at.require(
+    at.has(name) || values.every((one) => /^[\x21-\x7E]+(?: +[\x21-\x7E]+)*$/.test(one)),
+    name,
+    'must be visible ASCII without white space at either end, or no header matches it; trim the environment variable',
+  );
+  return values;
+};
+
 export const NAME: Rule<string> = rule(
   (value) =>
     typeof value === 'string' &&

@@ -23,7 +23,7 @@ import {
 import { type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import { JWT_SENDER } from './jwt-sender.js';
 import { createPoll, POLL, type PollOptions } from './event-poll.js';
-import { NAMES } from './option-rules.js';
+import { HEADER_VALUES, NAMES } from './option-rules.js';
 import {
   createSender,
   type Proof,
@@ -52,7 +52,7 @@ const OPTIONS = object<SecurityEventsOptions>()({
   ...JWT_SENDER,
   issuer: required(text()),
   audience: required(NAMES),
-  authorization: optional(NAMES),
+  authorization: optional(HEADER_VALUES),
   poll: optional(POLL),
   maxAge: optional(seconds, 7 * 86_400),
 });

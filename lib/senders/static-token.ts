@@ -4,7 +4,7 @@ import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/json.js';
-import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
+import { HEADER_NAME, HEADER_VALUES, NAME } from './option-rules.js';
 import {
   type ComposeTest,
   createSender,
@@ -44,7 +44,7 @@ interface StaticForm extends Pick<
   readonly compose?: ComposeTest;
 }
 
-const VALUE = { event: SENDER.event, value: required(SECRETS) };
+const VALUE = { event: SENDER.event, value: required(HEADER_VALUES) };
 const VALUE_OPTIONS = object<StaticValueOptions>()(VALUE);
 
 const OPTIONS = object<StaticTokenOptions>()({

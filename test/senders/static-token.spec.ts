@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { inspect } from 'node:util';
 import { InProcessQueue, WebhookConfigurationError, WebhookInbox } from '../../lib/index.js';
-import { auth0, gitlab, okta, staticToken } from '../../lib/senders/index.js';
+import { auth0, gitlab, okta, securityEvents, staticToken } from '../../lib/senders/index.js';
 import { deliverWebhook, flushDeliveries } from '../../lib/testing/index.js';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
@@ -394,12 +394,36 @@ describe.each(adapters)('a receiver of a sender with a static value on %s', (_, 
   });
 });
 
-it.each([
+type Create = (options: { value: string | readonly string[] }) => unknown;
+
+const CREATE: readonly [name: string, create: Create][] = [
   ['okta', okta],
   ['auth0', auth0],
   ['gitlab', gitlab],
-  ['staticToken', ({ value }: { value: string | readonly string[] }) => acme(value)],
-])('%s refuses an empty value, and prints none', (_, create) => {
+  ['staticToken', ({ value }) => acme(value)],
+];
+
+const stream: Create = ({ value }) =>
+  securityEvents({
+    issuer: 'https://idp.example',
+    audience: 'https://shop.example',
+    secret: `${OLD}-and-more`,
+    authorization: value,
+  });
+
+it.each([...CREATE, ['securityEvents', stream] as const])(
+  '%s refuses a value that no header can have',
+  (_, create) => {
+    for (const wrong of [`${OLD}\n`, ` ${OLD}`, 'pässwort', 'a\tb', [OLD, 'a\r\nb']]) {
+      expect(() => create({ value: wrong })).toThrow(
+        /must be visible ASCII without white space at either end.*trim the environment variable/,
+      );
+    }
+    expect(() => create({ value: ['x', `Bearer ${OLD}`] })).not.toThrow();
+  },
+);
+
+it.each(CREATE)('%s refuses an empty value, and prints none', (_, create) => {
   for (const wrong of ['', [], [OLD, ''], undefined as never]) {
     expect(() => create({ value: wrong })).toThrow(WebhookConfigurationError);
   }
