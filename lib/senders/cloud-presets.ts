@@ -184,10 +184,14 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
   );
 }
 
-/** Two sources may use one id: CloudEvents 1.0, "id"; subscriptions of one topic have one `messageId`. */
+/**
+ * Two sources may use one id: CloudEvents 1.0, "id"; subscriptions of one topic have one `messageId`. The name of a task has up to
+ * 500 characters, which are more than an id can have.
+ */
 function idOfSource(source: string | undefined, id: string | undefined): string | undefined {
-  if (id === undefined || source === undefined) return id;
-  return `${id} ${hash('sha256', source).slice(0, 16)}`;
+  const short = id === undefined || id.length <= 200 ? id : hash('sha256', id);
+  if (short === undefined || source === undefined) return short;
+  return `${short} ${hash('sha256', source).slice(0, 16)}`;
 }
 
 /** Abuse protection of CloudEvents webhooks, section 4: the origin is that of the request. */

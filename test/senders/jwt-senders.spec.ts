@@ -661,6 +661,19 @@ describe.each(adapters)('a receiver of a sender with a JWT on %s', (_, createAda
     expect(handlers.seen.map(({ event }) => event)).toEqual(['task', 'task']);
   });
 
+  it('handles a task whose name is longer than an id, and only once', async () => {
+    const { sender } = SCHEMES['googlePush']!;
+    const data = { n: nextNumber() };
+    const name = 't'.repeat(500);
+    const signed = await sender.sign({ event: 'task', data, now: clock.now(), id: 'short' });
+    for (const suffix of ['a', 'b', 'a']) {
+      const headers = { ...signed.headers, 'x-cloudtasks-taskname': `${name.slice(1)}${suffix}` };
+      await send(receiver.origin, { path: '/googlePush', ...signed, headers });
+    }
+
+    expect(handlers.seen).toHaveLength(2);
+  });
+
   it('hands a task over as it is if its body looks like a message of Pub/Sub', async () => {
     const { sender } = SCHEMES['googlePush']!;
     const data = { message: { messageId: '1', data: 'e30=', attributes: { eventType: 'a.b' } } };
