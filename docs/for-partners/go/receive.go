@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -30,7 +31,7 @@ var (
 	typ    = regexp.MustCompile(`^(?i:(application/)?jwt)$`)
 	id     = regexp.MustCompile(`^[!-~]{1,255}$`)
 	name   = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+$`)
-	member = regexp.MustCompile(`"(?:[^"\\]|\\.)*"\s*:`)
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	// From Go 1.24 on, add sha3-256, sha3-384 and sha3-512 of crypto/sha3.
 	digests = map[string]func() hash.Hash{"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New}
 	handled sync.Map // in production: a unique column, written in the transaction of the effect
@@ -43,8 +44,8 @@ func decode(segment string) (object, bool) {
 	if !utf8.Valid(text) || json.Unmarshal(text, &value) != nil {
 		return nil, false
 	}
-	// encoding/json keeps the last of repeated members, so their names are counted.
-	return value, len(member.FindAll(text, -1)) == members(value)
+	// encoding/json keeps the last of repeated members, so the colons outside strings are counted.
+	return value, bytes.Count(quoted.ReplaceAll(text, nil), []byte(":")) == members(value)
 }
 
 func members(value any) (count int) {

@@ -10,8 +10,9 @@ function decode(string $segment): array {
     $json = base64_decode(strtr($segment, '-_', '+/'), true);
     $value = json_decode($json, true, 64, JSON_THROW_ON_ERROR);
     demand($json[0] === '{');
-    // json_decode keeps the last of repeated members, so their names are counted.
-    demand(preg_match_all('/"(?:[^"\\\\]|\\\\.)*"\s*:/', $json) === members(json_decode($json)));
+    // json_decode keeps the last of repeated members, so the colons outside strings are counted.
+    $rest = preg_replace('/"(?:[^"\\\\]|\\\\.)*+"/', '', $json);
+    demand(substr_count($rest, ':') === members(json_decode($json)));
     return $value;
 }
 

@@ -165,6 +165,12 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted('with-txn', 'with txn', 'txn identifies the event (RFC 8417, section 2.2).', (c) =>
     c.request({ claims: { txn: crypto.randomUUID() } }),
   ),
+  probes(INLINE).accepted(
+    'data-colons',
+    'data with strings that begin with a colon',
+    'Only a string directly before a colon is a name (RFC 8259, section 4).',
+    { webhook: { data: { list: [':a:', ':b:', '"', ': '] } } },
+  ),
   probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
     claims: { nbf: undefined },
   }),
