@@ -146,6 +146,20 @@ describe.each(KITS)(
         ]);
       });
 
+      test('sends data that serialisation makes longer', async () => {
+        const events = ['П'.repeat(2_380), '😀'.repeat(1_190), '<'.repeat(4_780)].map((text) => ({
+          text,
+        }));
+        received.events.length = 0;
+        for (const data of events) {
+          await run(program!, [...send, url, 'order.created', JSON.stringify(data)], { env });
+        }
+
+        expect(received.events).toEqual(
+          events.map((data) => ['order.created', expect.any(String), data]),
+        );
+      });
+
       test('reports a refusal by its exit code', async () => {
         const wrong = { ...env, WEBHOOK_SECRET: 'another-secret-of-32-bytes-or-more' };
 
