@@ -12,7 +12,7 @@ const handled = new Map(); // in production: a unique column, written in the eff
 function demand(condition) {
   if (!condition) throw new Error('refused');
 }
-const isObject = (value) => value?.constructor === Object;
+const isObject = (value) => Object.prototype.toString.call(value) === '[object Object]';
 function members(value) {
   if (value === null || typeof value !== 'object') return 0;
   const own = isObject(value) ? Object.keys(value).length : 0;

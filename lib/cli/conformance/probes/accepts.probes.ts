@@ -171,6 +171,13 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'Only a string directly before a colon is a name (RFC 8259, section 4).',
     { webhook: { data: { list: [':a:', ':b:', '"', ': '] } } },
   ),
+  probes(INLINE, { expect: ALL_ACCEPTED }).accepted(
+    'data-names',
+    'data with the names constructor, 0 and 1',
+    'Any string can be a name (RFC 8259, section 4).',
+    (c) =>
+      [{ constructor: 'a' }, { 0: 'a', 1: 'b' }].map((data) => c.request({ webhook: { data } })),
+  ),
   probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
     claims: { nbf: undefined },
   }),
