@@ -79,6 +79,9 @@ const KITS: readonly Kit[] = [
   },
 ];
 
+/** Recommendations that all receivers of the page follow. */
+const FOLLOWED = ['accepts.data-nested'];
+
 @Injectable()
 class Received {
   readonly events: unknown[] = [];
@@ -116,6 +119,7 @@ describe.each(KITS)(
 
         expect(found.end).toBe('complete');
         expect(ids(found, 'fail', 'error')).toEqual(limits);
+        expect(ids(found, 'warn').filter((id) => FOLLOWED.includes(id))).toEqual([]);
       } finally {
         await server.remove();
       }

@@ -178,6 +178,15 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     (c) =>
       [{ constructor: 'a' }, { 0: 'a', 1: 'b' }].map((data) => c.request({ webhook: { data } })),
   ),
+  probes(INLINE, ADVISED, { expect: ALL_ACCEPTED }).accepted(
+    'data-nested',
+    'data that nests 64 levels',
+    'Senders may nest data this deep.',
+    (c) => {
+      const json = `${'{"a":'.repeat(64)}1${'}'.repeat(64)}`;
+      return [c.request({ webhook: { data: JSON.parse(json) as object } }), c.post(json)];
+    },
+  ),
   probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
     claims: { nbf: undefined },
   }),

@@ -1,6 +1,7 @@
 import type { Probe } from '../probe.interface.js';
 import {
   ADVISED,
+  ALL_REFUSED,
   DEFAULT_ONLY,
   DRAFT_00,
   probesOf,
@@ -115,8 +116,14 @@ export const CLAIM_PROBES: readonly Probe[] = [
     claims: { webhook: 'order.created' },
   }),
   refused('webhook-null', 'webhook null', 'webhook is an object.', { claims: { webhook: null } }),
-  probes(DEFAULT_ONLY).refused('data-list', 'an array as data', 'data is an object.', {
-    webhook: { data: [1] },
+  probes(DEFAULT_ONLY, { expect: ALL_REFUSED }).refused(
+    'data-list',
+    'an array as data',
+    'data is an object.',
+    (c) => [[1], []].map((data) => c.request({ webhook: { data } })),
+  ),
+  probes(DEFAULT_ONLY).refused('data-null', 'data null', 'data is an object.', {
+    webhook: { data: null },
   }),
   probes(DEFAULT_ONLY).refused('data-text', 'a string as data', 'data is an object.', {
     webhook: { data: 'e30=' },
