@@ -13,10 +13,11 @@ function demand(condition) {
   if (!condition) throw new Error('refused');
 }
 const isObject = (value) => Object.prototype.toString.call(value) === '[object Object]';
-function members(value) {
+function members(value, levels) {
   if (value === null || typeof value !== 'object') return 0;
+  demand(levels > 0);
   const own = isObject(value) ? Object.keys(value).length : 0;
-  return Object.values(value).reduce((sum, one) => sum + members(one), own);
+  return Object.values(value).reduce((sum, one) => sum + members(one, levels - 1), own);
 }
 
 async function verify(authorization) {
@@ -28,7 +29,7 @@ async function verify(authorization) {
   const { iss, aud, jti, iat, nbf = 0, exp, webhook } = claims;
   const now = Date.now() / 1000;
   // JSON.parse keeps the last of repeated members, so the colons outside strings are counted.
-  demand(json.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1 === members(claims));
+  demand(json.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1 === members(claims, 66));
   demand(/^(application\/)?jwt$/i.test(protectedHeader.typ) && !('b64' in protectedHeader));
   demand(iss === WEBHOOK_ISSUER && aud === undefined);
   demand(typeof jti === 'string' && /^[!-~]{1,255}$/.test(jti));
@@ -48,7 +49,10 @@ async function payload(webhook, request) {
   const [actual, expected] = [createHash(algorithm).update(body).digest(), Buffer.from(hex, 'hex')];
   demand(request.method === 'POST' && hex.length === 2 * actual.length);
   demand(timingSafeEqual(actual, expected));
-  return /json/.test(request.headers['content-type']) && body.length > 0 ? JSON.parse(body) : body;
+  if (!/json/.test(request.headers['content-type']) || body.length === 0) return body;
+  const data = JSON.parse(body);
+  members(data, 64); // deeper data would overflow the stack of isDeepStrictEqual
+  return data;
 }
 
 async function receive(request) {
@@ -68,7 +72,7 @@ async function receive(request) {
 }
 
 async function answer(request, response) {
-  const [status, headers] = await receive(request);
+  const [status, headers] = await receive(request).catch(() => [500]);
   const hasUnread = request.headers['content-length'] > 0 && !request.readableEnded;
   const close = hasUnread ? { Connection: 'close' } : {};
   response.writeHead(status, { 'Cache-Control': 'no-store', ...close, ...headers }).end();
