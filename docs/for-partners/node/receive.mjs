@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { compactVerify } from 'jose';
 
 const { WEBHOOK_SECRET, WEBHOOK_ISSUER } = process.env;
-const BEARER = /^bearer ([\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048])$/i;
+const BEARER = /^bearer ([\w-]+\.[\w-]+\.[\w-]+)$/i;
 const HASH = /^(sha256|sha384|sha512|sha3-256|sha3-384|sha3-512):([0-9a-fA-F]+)$/;
 const handled = new Map(); // in production: a unique column, written in the effect's transaction
 
@@ -22,6 +22,8 @@ function members(value, levels) {
 
 async function verify(authorization) {
   const token = BEARER.exec(authorization)[1];
+  const canonical = (part) => Buffer.from(part, 'base64url').toString('base64url');
+  demand(token.split('.').map(canonical).join('.') === token);
   const key = Buffer.from(WEBHOOK_SECRET);
   const { payload, protectedHeader } = await compactVerify(token, key, { algorithms: ['HS256'] });
   const json = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);

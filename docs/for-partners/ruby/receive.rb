@@ -4,7 +4,7 @@ require 'openssl'
 require 'webrick'
 
 SECRET, ISSUER = ENV.fetch('WEBHOOK_SECRET'), ENV.fetch('WEBHOOK_ISSUER')
-BEARER = /\Abearer ([\w-]+\.([\w-]+)\.[\w-]{42}[AEIMQUYcgkosw048])\z/i
+BEARER = /\A(?i:bearer) ([\w-]+\.([\w-]+)\.[\w-]{42}[AEIMQUYcgkosw048])\z/
 HASH = /\A(sha256|sha384|sha512|sha3-256|sha3-384|sha3-512):(\h+)\z/
 HANDLED = {} # in production: a unique column, written in the transaction of the effect
 
