@@ -29,7 +29,7 @@ type object = map[string]any
 var (
 	bearer = regexp.MustCompile(`^(?i:bearer) (([\w-]+)\.([\w-]+))\.([\w-]{42}[AEIMQUYcgkosw048])$`)
 	typ    = regexp.MustCompile(`^(?i:(application/)?jwt)$`)
-	id     = regexp.MustCompile(`^[!-~]{1,255}$`)
+	id     = regexp.MustCompile(`^\P{Cc}{1,255}$`)
 	name   = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+$`)
 	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	// From Go 1.24 on, add sha3-256, sha3-384 and sha3-512 of crypto/sha3.
@@ -86,6 +86,7 @@ func verify(authorization string) (object, object, error) {
 	}
 	kind, _ := header["typ"].(string)
 	jti, _ := claims["jti"].(string)
+	txn, _ := claims["txn"].(string)
 	iat, hasIat := claims["iat"].(float64)
 	exp, hasExp := claims["exp"].(float64)
 	nbf, hasNbf := claims["nbf"].(float64)
@@ -94,7 +95,8 @@ func verify(authorization string) (object, object, error) {
 	_, isObject := webhook["data"].(object)
 	now := float64(time.Now().UnixMilli()) / 1000
 	if header["alg"] == "HS256" && typ.MatchString(kind) && !has(header, "crit", "b64", "zip") &&
-		claims["iss"] == os.Getenv("WEBHOOK_ISSUER") && !has(claims, "aud") && id.MatchString(jti) &&
+		claims["iss"] == os.Getenv("WEBHOOK_ISSUER") && !has(claims, "aud") &&
+		id.MatchString(jti) && (id.MatchString(txn) || !has(claims, "txn")) &&
 		hasIat && hasExp && (hasNbf || !has(claims, "nbf")) && iat < exp && exp <= iat+3600 &&
 		math.Max(iat, nbf)-60 <= now && now < exp+60 &&
 		name.MatchString(event) && (isObject || !has(webhook, "data")) {

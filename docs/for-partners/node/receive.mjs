@@ -28,13 +28,13 @@ async function verify(authorization) {
   const { payload, protectedHeader } = await compactVerify(token, key, { algorithms: ['HS256'] });
   const json = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
   const claims = JSON.parse(json);
-  const { iss, aud, jti, iat, nbf = 0, exp, webhook } = claims;
+  const { iss, aud, jti, txn = jti, iat, nbf = 0, exp, webhook } = claims;
   const now = Date.now() / 1000;
   // JSON.parse keeps the last of repeated members, so the colons outside strings are counted.
   demand(json.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1 === members(claims, 66));
   demand(/^(application\/)?jwt$/i.test(protectedHeader.typ) && !('b64' in protectedHeader));
   demand(iss === WEBHOOK_ISSUER && aud === undefined);
-  demand(typeof jti === 'string' && /^[!-~]{1,255}$/.test(jti));
+  demand([jti, txn].every((id) => typeof id === 'string' && /^\P{Cc}{1,255}$/u.test(id)));
   demand([iat, nbf, exp].every(Number.isFinite) && iat < exp && exp <= iat + 3600);
   demand(Math.max(iat, nbf) - 60 <= now && now < exp + 60);
   demand(typeof webhook.event === 'string' && /^[\w-]+(\.[\w-]+)+$/.test(webhook.event));

@@ -29,7 +29,9 @@ function verify(string $authorization): object {
     demand($header->alg === 'HS256' && preg_match('#\A(application/)?jwt\z#i', $header->typ) === 1);
     demand(!array_intersect_key((array) $header, ['crit' => 1, 'b64' => 1, 'zip' => 1]));
     demand($claims->iss === getenv('WEBHOOK_ISSUER') && !isset($claims->aud));
-    demand(is_string($claims->jti) && preg_match('/\A[!-~]{1,255}\z/', $claims->jti) === 1);
+    $txn = property_exists($claims, 'txn') ? $claims->txn : $claims->jti;
+    foreach ([$claims->jti, $txn] as $id)
+        demand(is_string($id) && preg_match('/\A\P{Cc}{1,255}\z/u', $id) === 1);
     foreach ($times = [$claims->iat, $claims->nbf ?? 0, $claims->exp] as $time)
         demand(is_int($time) || is_float($time));
     [$iat, $nbf, $exp] = $times;

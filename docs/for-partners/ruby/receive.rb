@@ -26,7 +26,8 @@ def verify(authorization)
   claims = JSON.parse(JWT::Base64.url_decode(segment).force_encoding('UTF-8'), object_class: Unique)
   iat, nbf, exp = times = claims.values_at('iat', 'nbf', 'exp').map { |time| time || 0 }
   demand claims['iss'] == ISSUER && !claims.key?('aud')
-  demand claims['jti'].is_a?(String) && claims['jti'].match?(/\A[!-~]{1,255}\z/)
+  ids = [claims['jti'], claims.fetch('txn', claims['jti'])]
+  demand ids.all? { |id| id.is_a?(String) && id.match?(/\A[^[:cntrl:]]{1,255}\z/) }
   demand times.all? { |time| time.is_a?(Numeric) } && iat < exp && exp <= iat + 3600
   demand [iat, nbf].max - 60 <= Time.now.to_f && Time.now.to_f < exp + 60
   webhook = claims['webhook']

@@ -83,6 +83,15 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'Receivers store and log it.',
     { claims: { jti: 'a\u0000b' } },
   ),
+  probes({ expect: ALL_REFUSED }).refused(
+    'txn-other',
+    'a txn that is not a string of 1 to 255 characters',
+    'txn identifies the event.',
+    (c) =>
+      ['', 't'.repeat(256), 7, true, null, [], { id: 't' }].map((txn) =>
+        c.request({ claims: { txn } }),
+      ),
+  ),
   refused('iss-other', 'another issuer with the correct key', 'A key belongs to one issuer.', {
     claims: { iss: 'https://untrusted.invalid' },
   }),
