@@ -28,11 +28,11 @@ function verify(string $authorization): object {
     [$header, $claims, $now] = [decode($part[2]), decode($part[3]), microtime(true)];
     demand($header->alg === 'HS256' && preg_match('#\A(application/)?jwt\z#i', $header->typ) === 1);
     demand(!array_intersect_key((array) $header, ['crit' => 1, 'b64' => 1, 'zip' => 1]));
-    demand($claims->iss === getenv('WEBHOOK_ISSUER') && !isset($claims->aud));
+    demand($claims->iss === getenv('WEBHOOK_ISSUER') && !property_exists($claims, 'aud'));
     $txn = property_exists($claims, 'txn') ? $claims->txn : $claims->jti;
     foreach ([$claims->jti, $txn] as $id)
         demand(is_string($id) && preg_match('/\A\P{Cc}{1,255}\z/u', $id) === 1);
-    foreach ($times = [$claims->iat, $claims->nbf ?? 0, $claims->exp] as $time)
+    foreach ($times = [$claims->iat, property_exists($claims, 'nbf') ? $claims->nbf : 0, $claims->exp] as $time)
         demand(is_int($time) || is_float($time));
     [$iat, $nbf, $exp] = $times;
     demand($iat < $exp && $exp <= $iat + 3600 && max($iat, $nbf) - 60 <= $now && $now < $exp + 60);

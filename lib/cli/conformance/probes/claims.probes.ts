@@ -43,6 +43,12 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('nbf-future', 'valid in an hour', 'nbf <= now.', (c) =>
     c.request({ claims: { nbf: c.now + 3_500, exp: c.now + 3_590 } }),
   ),
+  probes({ expect: ALL_REFUSED }).refused(
+    'nbf-other',
+    'nbf null or false',
+    'Times are numbers (RFC 7519, section 2).',
+    (c) => [null, false].map((nbf) => c.request({ claims: { nbf } })),
+  ),
   refused('iat-future', 'issued in an hour', 'iat <= now.', (c) =>
     c.request({ claims: { iat: c.now + 3_600, nbf: c.now, exp: c.now + 3_700 } }),
   ),
@@ -104,6 +110,9 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'aud must name the receiver (RFC 7519, section 4.1.3).',
     { claims: { aud: 'https://other-audience.invalid' } },
   ),
+  refused('aud-null', 'aud null', 'aud is a string or an array (RFC 7519, section 4.1.3).', {
+    claims: { aud: null },
+  }),
   probes(ADVISED).refused(
     'aud-missing',
     'no audience, although the receiver has one',
