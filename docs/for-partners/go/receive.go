@@ -128,8 +128,10 @@ func payload(webhook object, request *http.Request) (data any, err error) {
 		return nil, refused
 	}
 	if len(body) > 0 && strings.Contains(request.Header.Get("Content-Type"), "json") {
-		err = json.Unmarshal(body, &data)
-		return data, err
+		if !utf8.Valid(body) || json.Unmarshal(body, &data) != nil {
+			return nil, refused
+		}
+		return data, nil
 	}
 	return body, nil
 }

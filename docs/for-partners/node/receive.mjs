@@ -7,6 +7,7 @@ import { compactVerify } from 'jose';
 const { WEBHOOK_SECRET, WEBHOOK_ISSUER } = process.env;
 const BEARER = /^bearer ([\w-]+\.[\w-]+\.[\w-]+)$/i;
 const HASH = /^(sha256|sha384|sha512|sha3-256|sha3-384|sha3-512):([0-9a-fA-F]+)$/;
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 const handled = new Map(); // in production: a unique column, written in the effect's transaction
 
 function demand(condition) {
@@ -26,7 +27,7 @@ async function verify(authorization) {
   demand(token.split('.').map(canonical).join('.') === token);
   const key = Buffer.from(WEBHOOK_SECRET);
   const { payload, protectedHeader } = await compactVerify(token, key, { algorithms: ['HS256'] });
-  const json = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
+  const json = UTF8.decode(payload);
   const claims = JSON.parse(json);
   const { iss, aud, jti, txn = jti, iat, nbf = 0, exp, webhook } = claims;
   const now = Date.now() / 1000;
@@ -52,7 +53,7 @@ async function payload(webhook, request) {
   demand(request.method === 'POST' && hex.length === 2 * actual.length);
   demand(timingSafeEqual(actual, expected));
   if (!/json/.test(request.headers['content-type']) || body.length === 0) return body;
-  const data = JSON.parse(body);
+  const data = JSON.parse(UTF8.decode(body));
   members(data, 64); // deeper data would overflow the stack of isDeepStrictEqual
   return data;
 }

@@ -36,7 +36,7 @@ def payload(webhook, method, body, content_type):
     name, expected = HASH.fullmatch(webhook['hash']).groups()
     actual = hashlib.new(name.replace('-', '_'), body).hexdigest()
     require(method == 'POST' and hmac.compare_digest(actual, expected.lower()))
-    return json.loads(body) if body and 'json' in content_type else body or None
+    return json.loads(body.decode()) if body and 'json' in content_type else body or None
 
 class Webhooks(BaseHTTPRequestHandler):
     def do_POST(self):

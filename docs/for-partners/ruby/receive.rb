@@ -16,6 +16,7 @@ class Unique < Hash
 end
 
 def demand(condition) = condition || raise('refused')
+def utf8(bytes) = bytes.force_encoding('UTF-8').tap { |text| demand text.valid_encoding? }
 
 def verify(authorization)
   token, segment = BEARER.match(authorization).captures
@@ -23,7 +24,7 @@ def verify(authorization)
                                               verify_expiration: false)
   demand header['alg'] == 'HS256' && header['typ'].match?(%r{\A(application/)?jwt\z}i)
   demand (%w[crit b64 zip] & header.keys).empty?
-  claims = JSON.parse(JWT::Base64.url_decode(segment).force_encoding('UTF-8'), object_class: Unique)
+  claims = JSON.parse(utf8(JWT::Base64.url_decode(segment)), object_class: Unique)
   iat, nbf, exp = times = [claims['iat'], claims.fetch('nbf', 0), claims['exp']]
   demand claims['iss'] == ISSUER && !claims.key?('aud')
   ids = [claims['jti'], claims.fetch('txn', claims['jti'])]
@@ -43,7 +44,7 @@ def payload(webhook, request)
   actual = OpenSSL::Digest.hexdigest(name, body)
   demand request.request_method == 'POST'
   demand OpenSSL.secure_compare(actual, expected.downcase)
-  request['content-type'].to_s.include?('json') && !body.empty? ? JSON.parse(body) : body
+  request['content-type'].to_s.include?('json') && !body.empty? ? JSON.parse(utf8(body)) : body
 end
 
 class Webhooks < WEBrick::HTTPServlet::AbstractServlet
