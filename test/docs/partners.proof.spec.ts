@@ -80,7 +80,7 @@ const KITS: readonly Kit[] = [
 ];
 
 /** Recommendations that all receivers of the page follow. */
-const FOLLOWED = ['accepts.data-nested', 'body.not-utf8', 'token.claims-not-utf8'];
+const FOLLOWED = ['accepts.data-nested', 'body.not-utf8', 'token.claims-not-utf8', 'token.zip'];
 
 @Injectable()
 class Received {

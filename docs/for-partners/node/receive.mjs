@@ -33,7 +33,9 @@ async function verify(authorization) {
   const now = Date.now() / 1000;
   // JSON.parse keeps the last of repeated members, so the colons outside strings are counted.
   demand(json.replace(/"(?:[^"\\]|\\.)*"/g, '').split(':').length - 1 === members(claims, 66));
-  demand(/^(application\/)?jwt$/i.test(protectedHeader.typ) && !('b64' in protectedHeader));
+  const { typ, b64, zip } = protectedHeader;
+  demand(typeof typ === 'string' && /^(application\/)?jwt$/i.test(typ));
+  demand(b64 === undefined && zip === undefined);
   demand(iss === WEBHOOK_ISSUER && aud === undefined);
   demand([jti, txn].every((id) => typeof id === 'string' && /^\P{Cc}{1,255}$/u.test(id)));
   demand([iat, nbf, exp].every(Number.isFinite) && iat < exp && exp <= iat + 3600);

@@ -175,6 +175,9 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   probes(TOLERANT).refused('typ-missing', 'no typ', 'typ is required.', {
     header: { typ: undefined },
   }),
+  probes(TOLERANT).refused('typ-list', 'typ as an array', 'typ is a string.', (c) =>
+    c.request({ header: { typ: [c.profile === 'swt-draft-02' ? 'SWT' : 'JWT'] } }),
+  ),
   probes(DRAFT_02).refused('typ-default', 'typ JWT', 'typ must be SWT.', {
     header: { typ: 'JWT' },
   }),
