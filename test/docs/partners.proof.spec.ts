@@ -79,6 +79,9 @@ const KITS: readonly Kit[] = [
   },
 ];
 
+/** Recommendations that all receivers of the page follow. */
+const FOLLOWED = ['accepts.data-nested', 'body.not-utf8', 'token.claims-not-utf8', 'token.zip'];
+
 @Injectable()
 class Received {
   readonly events: unknown[] = [];
@@ -116,6 +119,7 @@ describe.each(KITS)(
 
         expect(found.end).toBe('complete');
         expect(ids(found, 'fail', 'error')).toEqual(limits);
+        expect(ids(found, 'warn').filter((id) => FOLLOWED.includes(id))).toEqual([]);
       } finally {
         await server.remove();
       }
@@ -144,6 +148,20 @@ describe.each(KITS)(
           ['order.created', 'HEAD', { id: 'o1', total: 3 }],
           ['order.created', 'POST', ['o1', 'Łódź']],
         ]);
+      });
+
+      test('sends data that serialisation makes longer', async () => {
+        const events = ['П'.repeat(2_380), '😀'.repeat(1_190), '<'.repeat(4_780)].map((text) => ({
+          text,
+        }));
+        received.events.length = 0;
+        for (const data of events) {
+          await run(program!, [...send, url, 'order.created', JSON.stringify(data)], { env });
+        }
+
+        expect(received.events).toEqual(
+          events.map((data) => ['order.created', expect.any(String), data]),
+        );
       });
 
       test('reports a refusal by its exit code', async () => {

@@ -50,7 +50,8 @@ JsonElement Verify(string authorization)
     Demand(Regex.IsMatch(header.GetProperty("typ").GetString()!, @"\A(?i:(application/)?jwt)\z"));
     Demand(!new[] { "crit", "b64", "zip" }.Any(name => header.TryGetProperty(name, out _)));
     Demand(claims.GetProperty("iss").GetString() == issuer && !claims.TryGetProperty("aud", out _));
-    Demand(Regex.IsMatch(claims.GetProperty("jti").GetString()!, @"\A[!-~]{1,255}\z"));
+    Demand(Regex.IsMatch(claims.GetProperty("jti").GetString()!, @"\A\P{Cc}{1,255}\z"));
+    if (claims.TryGetProperty("txn", out var txn)) Demand(Regex.IsMatch(txn.GetString()!, @"\A\P{Cc}{1,255}\z"));
     var iat = claims.GetProperty("iat").GetDouble();
     var exp = claims.GetProperty("exp").GetDouble();
     var nbf = claims.TryGetProperty("nbf", out var time) ? time.GetDouble() : iat;

@@ -14,7 +14,7 @@ static string Base64Url(byte[] bytes) =>
 async Task<bool> Send(string url, string name, byte[] body, string id)
 {
     var data = JsonNode.Parse(body);
-    var inline = data is JsonObject && body.Length <= 4800;
+    var inline = data is JsonObject && data.ToJsonString().Length <= 4800;
     var webhook = new JsonObject { ["event"] = name };
     if (inline) webhook["data"] = data;
     else webhook["hash"] = "sha256:" + Convert.ToHexString(SHA256.HashData(body)).ToLowerInvariant();

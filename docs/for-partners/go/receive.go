@@ -2,6 +2,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -28,9 +29,9 @@ type object = map[string]any
 var (
 	bearer = regexp.MustCompile(`^(?i:bearer) (([\w-]+)\.([\w-]+))\.([\w-]{42}[AEIMQUYcgkosw048])$`)
 	typ    = regexp.MustCompile(`^(?i:(application/)?jwt)$`)
-	id     = regexp.MustCompile(`^[!-~]{1,255}$`)
+	id     = regexp.MustCompile(`^\P{Cc}{1,255}$`)
 	name   = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+$`)
-	member = regexp.MustCompile(`"(?:[^"\\]|\\.)*"\s*:`)
+	quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	// From Go 1.24 on, add sha3-256, sha3-384 and sha3-512 of crypto/sha3.
 	digests = map[string]func() hash.Hash{"sha256": sha256.New, "sha384": sha512.New384, "sha512": sha512.New}
 	handled sync.Map // in production: a unique column, written in the transaction of the effect
@@ -43,8 +44,8 @@ func decode(segment string) (object, bool) {
 	if !utf8.Valid(text) || json.Unmarshal(text, &value) != nil {
 		return nil, false
 	}
-	// encoding/json keeps the last of repeated members, so their names are counted.
-	return value, len(member.FindAll(text, -1)) == members(value)
+	// encoding/json keeps the last of repeated members, so the colons outside strings are counted.
+	return value, bytes.Count(quoted.ReplaceAll(text, nil), []byte(":")) == members(value)
 }
 
 func members(value any) (count int) {
@@ -85,6 +86,7 @@ func verify(authorization string) (object, object, error) {
 	}
 	kind, _ := header["typ"].(string)
 	jti, _ := claims["jti"].(string)
+	txn, _ := claims["txn"].(string)
 	iat, hasIat := claims["iat"].(float64)
 	exp, hasExp := claims["exp"].(float64)
 	nbf, hasNbf := claims["nbf"].(float64)
@@ -93,7 +95,8 @@ func verify(authorization string) (object, object, error) {
 	_, isObject := webhook["data"].(object)
 	now := float64(time.Now().UnixMilli()) / 1000
 	if header["alg"] == "HS256" && typ.MatchString(kind) && !has(header, "crit", "b64", "zip") &&
-		claims["iss"] == os.Getenv("WEBHOOK_ISSUER") && !has(claims, "aud") && id.MatchString(jti) &&
+		claims["iss"] == os.Getenv("WEBHOOK_ISSUER") && !has(claims, "aud") &&
+		id.MatchString(jti) && (id.MatchString(txn) || !has(claims, "txn")) &&
 		hasIat && hasExp && (hasNbf || !has(claims, "nbf")) && iat < exp && exp <= iat+3600 &&
 		math.Max(iat, nbf)-60 <= now && now < exp+60 &&
 		name.MatchString(event) && (isObject || !has(webhook, "data")) {
@@ -125,8 +128,10 @@ func payload(webhook object, request *http.Request) (data any, err error) {
 		return nil, refused
 	}
 	if len(body) > 0 && strings.Contains(request.Header.Get("Content-Type"), "json") {
-		err = json.Unmarshal(body, &data)
-		return data, err
+		if !utf8.Valid(body) || json.Unmarshal(body, &data) != nil {
+			return nil, refused
+		}
+		return data, nil
 	}
 	return body, nil
 }

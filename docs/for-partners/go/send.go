@@ -23,7 +23,8 @@ var client = &http.Client{
 func send(url, event string, body []byte, id string) bool {
 	webhook, method := map[string]any{"event": event}, "POST"
 	var data map[string]any
-	if json.Unmarshal(body, &data) == nil && data != nil && len(body) <= 4800 {
+	inline, _ := json.Marshal(json.RawMessage(body)) // as in the token, where <, > and & are escaped
+	if json.Unmarshal(body, &data) == nil && data != nil && len(inline) <= 4800 {
 		webhook["data"], method, body = json.RawMessage(body), "HEAD", nil
 	} else {
 		digest := sha256.Sum256(body)

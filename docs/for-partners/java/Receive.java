@@ -46,7 +46,8 @@ class Receive {
         demand(header.path("typ").asText().toLowerCase().matches("(application/)?jwt"));
         demand(!header.has("crit") && !header.has("b64") && !header.has("zip"));
         demand(claims.path("iss").asText().equals(System.getenv("WEBHOOK_ISSUER")) && !claims.has("aud"));
-        demand(claims.path("jti").isTextual() && claims.get("jti").textValue().matches("[!-~]{1,255}"));
+        for (var id : List.of(claims.path("jti"), claims.has("txn") ? claims.get("txn") : claims.path("jti")))
+            demand(id.isTextual() && id.textValue().matches("\\P{Cc}{1,255}"));
         demand(claims.path("iat").isNumber() && claims.path("exp").isNumber());
         demand(claims.path("nbf").isNumber() || !claims.has("nbf"));
         double iat = claims.get("iat").doubleValue(), nbf = claims.path("nbf").doubleValue();

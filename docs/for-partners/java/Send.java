@@ -22,7 +22,7 @@ class Send {
     /** One attempt. Repeat it later with the same id and bytes until it returns true. */
     static boolean send(String url, String event, byte[] body, String id) throws Exception {
         JsonNode data = JSON.readTree(body);
-        boolean inline = data.isObject() && body.length <= 4800;
+        boolean inline = data.isObject() && JSON.writeValueAsBytes(data).length <= 4800;
         var webhook = JSON.createObjectNode().put("event", event);
         if (inline) webhook.set("data", data);
         else webhook.put("hash", "sha256:" + HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(body)));

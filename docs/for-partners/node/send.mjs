@@ -7,7 +7,7 @@ const { WEBHOOK_SECRET, WEBHOOK_ISSUER } = process.env;
 /** One attempt. Repeat it later with the same id and bytes until it returns true. */
 async function send(url, event, json, id) {
   const data = JSON.parse(json);
-  const isInline = data?.constructor === Object && Buffer.byteLength(json) <= 4800;
+  const isInline = /^\s*\{/.test(json) && Buffer.byteLength(JSON.stringify(data)) <= 4800;
   const webhook = isInline
     ? { event, data }
     : { event, hash: `sha256:${createHash('sha256').update(json).digest('hex')}` };

@@ -7,7 +7,7 @@ function base64url(string $bytes): string {
 /** One attempt. Repeat it later with the same id and bytes until it returns true. */
 function deliver(string $url, string $event, string $body, string $id): bool {
     $data = json_decode($body, false, 64, JSON_THROW_ON_ERROR);
-    $inline = is_object($data) && strlen($body) <= 4800;
+    $inline = is_object($data) && strlen(json_encode($data)) <= 4800;
     $webhook = ['event' => $event];
     $webhook += $inline ? ['data' => $data] : ['hash' => 'sha256:' . hash('sha256', $body)];
     $now = time();

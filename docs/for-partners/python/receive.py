@@ -22,7 +22,8 @@ def verify(authorization):
     require(header['typ'].lower() in ('jwt', 'application/jwt'))
     require(not {'crit', 'b64', 'zip'} & header.keys())
     require(claims['iss'] == ISSUER and 'aud' not in claims)
-    require(re.fullmatch(r'[!-~]{1,255}', claims['jti']))
+    for id in claims['jti'], claims.get('txn', claims['jti']):
+        require(re.fullmatch(r'[^\x00-\x1f\x7f-\x9f]{1,255}', id))
     times = iat, nbf, exp = claims['iat'], claims.get('nbf', 0), claims['exp']
     require(all(type(time) in (int, float) for time in times) and iat < exp <= iat + 3600)
     require(max(iat, nbf) - 60 <= time.time() < exp + 60)
@@ -35,7 +36,7 @@ def payload(webhook, method, body, content_type):
     name, expected = HASH.fullmatch(webhook['hash']).groups()
     actual = hashlib.new(name.replace('-', '_'), body).hexdigest()
     require(method == 'POST' and hmac.compare_digest(actual, expected.lower()))
-    return json.loads(body) if body and 'json' in content_type else body or None
+    return json.loads(body.decode()) if body and 'json' in content_type else body or None
 
 class Webhooks(BaseHTTPRequestHandler):
     def do_POST(self):

@@ -6,7 +6,7 @@ def send(url, event, body, id):
     """One attempt. Repeat it later with the same id and bytes until it returns True."""
     webhook, method, now = {'event': event}, 'POST', int(time.time())
     data = json.loads(body)
-    if isinstance(data, dict) and len(body) <= 4800:
+    if isinstance(data, dict) and len(json.dumps(data)) <= 4800:
         webhook['data'], method, body = data, 'HEAD', b''
     else:
         webhook['hash'] = 'sha256:' + hashlib.sha256(body).hexdigest()

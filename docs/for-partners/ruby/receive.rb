@@ -4,7 +4,7 @@ require 'openssl'
 require 'webrick'
 
 SECRET, ISSUER = ENV.fetch('WEBHOOK_SECRET'), ENV.fetch('WEBHOOK_ISSUER')
-BEARER = /\Abearer ([\w-]+\.([\w-]+)\.[\w-]{42}[AEIMQUYcgkosw048])\z/i
+BEARER = /\A(?i:bearer) ([\w-]+\.([\w-]+)\.[\w-]{42}[AEIMQUYcgkosw048])\z/
 HASH = /\A(sha256|sha384|sha512|sha3-256|sha3-384|sha3-512):(\h+)\z/
 HANDLED = {} # in production: a unique column, written in the transaction of the effect
 
@@ -16,6 +16,7 @@ class Unique < Hash
 end
 
 def demand(condition) = condition || raise('refused')
+def utf8(bytes) = bytes.force_encoding('UTF-8').tap { |text| demand text.valid_encoding? }
 
 def verify(authorization)
   token, segment = BEARER.match(authorization).captures
@@ -23,10 +24,11 @@ def verify(authorization)
                                               verify_expiration: false)
   demand header['alg'] == 'HS256' && header['typ'].match?(%r{\A(application/)?jwt\z}i)
   demand (%w[crit b64 zip] & header.keys).empty?
-  claims = JSON.parse(JWT::Base64.url_decode(segment).force_encoding('UTF-8'), object_class: Unique)
-  iat, nbf, exp = times = claims.values_at('iat', 'nbf', 'exp').map { |time| time || 0 }
+  claims = JSON.parse(utf8(JWT::Base64.url_decode(segment)), object_class: Unique)
+  iat, nbf, exp = times = [claims['iat'], claims.fetch('nbf', 0), claims['exp']]
   demand claims['iss'] == ISSUER && !claims.key?('aud')
-  demand claims['jti'].is_a?(String) && claims['jti'].match?(/\A[!-~]{1,255}\z/)
+  ids = [claims['jti'], claims.fetch('txn', claims['jti'])]
+  demand ids.all? { |id| id.is_a?(String) && id.match?(/\A[^[:cntrl:]]{1,255}\z/) }
   demand times.all? { |time| time.is_a?(Numeric) } && iat < exp && exp <= iat + 3600
   demand [iat, nbf].max - 60 <= Time.now.to_f && Time.now.to_f < exp + 60
   webhook = claims['webhook']
@@ -42,7 +44,7 @@ def payload(webhook, request)
   actual = OpenSSL::Digest.hexdigest(name, body)
   demand request.request_method == 'POST'
   demand OpenSSL.secure_compare(actual, expected.downcase)
-  request['content-type'].to_s.include?('json') && !body.empty? ? JSON.parse(body) : body
+  request['content-type'].to_s.include?('json') && !body.empty? ? JSON.parse(utf8(body)) : body
 end
 
 class Webhooks < WEBrick::HTTPServlet::AbstractServlet

@@ -7,7 +7,7 @@ require 'securerandom'
 # One attempt. Repeat it later with the same id and bytes until it returns true.
 def deliver(url, event, body, id)
   data = JSON.parse(body)
-  inline = data.is_a?(Hash) && body.bytesize <= 4800
+  inline = data.is_a?(Hash) && JSON.generate(data).bytesize <= 4800
   webhook = { event: event }
   inline ? webhook[:data] = data : webhook[:hash] = "sha256:#{Digest::SHA256.hexdigest(body)}"
   now = Time.now.to_i

@@ -165,6 +165,28 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   accepted('with-txn', 'with txn', 'txn identifies the event (RFC 8417, section 2.2).', (c) =>
     c.request({ claims: { txn: crypto.randomUUID() } }),
   ),
+  probes(INLINE).accepted(
+    'data-colons',
+    'data with strings that begin with a colon',
+    'Only a string directly before a colon is a name (RFC 8259, section 4).',
+    { webhook: { data: { list: [':a:', ':b:', '"', ': '] } } },
+  ),
+  probes(INLINE, { expect: ALL_ACCEPTED }).accepted(
+    'data-names',
+    'data with the names constructor, 0 and 1',
+    'Any string can be a name (RFC 8259, section 4).',
+    (c) =>
+      [{ constructor: 'a' }, { 0: 'a', 1: 'b' }].map((data) => c.request({ webhook: { data } })),
+  ),
+  probes(INLINE, ADVISED, { expect: ALL_ACCEPTED }).accepted(
+    'data-nested',
+    'data that nests 64 levels',
+    'Senders may nest data this deep.',
+    (c) => {
+      const json = `${'{"a":'.repeat(64)}1${'}'.repeat(64)}`;
+      return [c.request({ webhook: { data: JSON.parse(json) as object } }), c.post(json)];
+    },
+  ),
   probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
     claims: { nbf: undefined },
   }),

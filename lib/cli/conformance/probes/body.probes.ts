@@ -170,4 +170,10 @@ export const BODY_PROBES: readonly Probe[] = [
     'It cannot be handled.',
     (c) => c.post('{"conformance":'),
   ),
+  probes(ADVISED).refused(
+    'not-utf8',
+    'an authentic body that is declared as JSON, but is not UTF-8',
+    'JSON is exchanged in UTF-8 (RFC 8259, section 8.1).',
+    (c) => c.post(Buffer.from([0x22, 0xff, 0x22])),
+  ),
 ];

@@ -1,6 +1,7 @@
 import type { Probe } from '../probe.interface.js';
 import {
   ADVISED,
+  ALL_REFUSED,
   DEFAULT_ONLY,
   DRAFT_00,
   probesOf,
@@ -42,6 +43,12 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('nbf-future', 'valid in an hour', 'nbf <= now.', (c) =>
     c.request({ claims: { nbf: c.now + 3_500, exp: c.now + 3_590 } }),
   ),
+  probes({ expect: ALL_REFUSED }).refused(
+    'nbf-other',
+    'nbf null or false',
+    'Times are numbers (RFC 7519, section 2).',
+    (c) => [null, false].map((nbf) => c.request({ claims: { nbf } })),
+  ),
   refused('iat-future', 'issued in an hour', 'iat <= now.', (c) =>
     c.request({ claims: { iat: c.now + 3_600, nbf: c.now, exp: c.now + 3_700 } }),
   ),
@@ -82,6 +89,15 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'Receivers store and log it.',
     { claims: { jti: 'a\u0000b' } },
   ),
+  probes({ expect: ALL_REFUSED }).refused(
+    'txn-other',
+    'a txn that is not a string of 1 to 255 characters',
+    'txn identifies the event.',
+    (c) =>
+      ['', 't'.repeat(256), 7, true, null, [], { id: 't' }].map((txn) =>
+        c.request({ claims: { txn } }),
+      ),
+  ),
   refused('iss-other', 'another issuer with the correct key', 'A key belongs to one issuer.', {
     claims: { iss: 'https://untrusted.invalid' },
   }),
@@ -94,6 +110,9 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'aud must name the receiver (RFC 7519, section 4.1.3).',
     { claims: { aud: 'https://other-audience.invalid' } },
   ),
+  refused('aud-null', 'aud null', 'aud is a string or an array (RFC 7519, section 4.1.3).', {
+    claims: { aud: null },
+  }),
   probes(ADVISED).refused(
     'aud-missing',
     'no audience, although the receiver has one',
@@ -115,8 +134,14 @@ export const CLAIM_PROBES: readonly Probe[] = [
     claims: { webhook: 'order.created' },
   }),
   refused('webhook-null', 'webhook null', 'webhook is an object.', { claims: { webhook: null } }),
-  probes(DEFAULT_ONLY).refused('data-list', 'an array as data', 'data is an object.', {
-    webhook: { data: [1] },
+  probes(DEFAULT_ONLY, { expect: ALL_REFUSED }).refused(
+    'data-list',
+    'an array as data',
+    'data is an object.',
+    (c) => [[1], []].map((data) => c.request({ webhook: { data } })),
+  ),
+  probes(DEFAULT_ONLY).refused('data-null', 'data null', 'data is an object.', {
+    webhook: { data: null },
   }),
   probes(DEFAULT_ONLY).refused('data-text', 'a string as data', 'data is an object.', {
     webhook: { data: 'e30=' },

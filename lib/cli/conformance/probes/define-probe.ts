@@ -84,6 +84,10 @@ export const REFUSED: Expectation = (outcomes) =>
     .map(notAccepted)
     .find((problem) => problem !== undefined) ?? notRefused(outcomes.at(-1)!);
 
+/** Every request was refused with a 4xx. */
+export const ALL_REFUSED: Expectation = (outcomes) =>
+  outcomes.map(notRefused).find((problem) => problem !== undefined);
+
 /** The last request was answered with one of these statuses. */
 export function answeredWith(...statuses: readonly number[]): Expectation {
   return answered(({ status }) =>

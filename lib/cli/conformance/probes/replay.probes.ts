@@ -48,6 +48,12 @@ export const REPLAY_PROBES: readonly Probe[] = [
   probes({ expect: ANSWERED }).accepted('same-post', 'the same POST twice', ONCE, (c) =>
     twice(c.post(BODY)),
   ),
+  probes({ expect: ANSWERED }).accepted(
+    'same-deep-post',
+    'the same POST twice, nesting 20,000 levels',
+    'Recursive code overflows the stack.',
+    (c) => twice(c.post('['.repeat(20_000) + ']'.repeat(20_000))),
+  ),
   probes(ADVISED, TOLERANT, { expect: RECOGNISED }).accepted(
     'same-txn-seen',
     'one event in two tokens, recognised as a copy',

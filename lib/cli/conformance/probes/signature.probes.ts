@@ -2,6 +2,7 @@ import { hmacSigner } from '../probe.signer.js';
 import type { Probe } from '../probe.interface.js';
 import {
   ADVISED,
+  ALL_REFUSED,
   DEFAULT_ONLY,
   DRAFT_02,
   probesOf,
@@ -118,14 +119,22 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
     COMPACT,
     parts((h, c, s) => `${h}.${c}.${s}=`),
   ),
-  refused('unused-bits', 'unused bits of the signature', COMPACT, (c) => {
-    const last = c.request().authorization[0]!.at(-1)!;
-    // If the last character has no unused bits, the change would invalidate the signature itself.
-    if (ALPHABET.indexOf(last) % 4 !== 0) return undefined;
-    return c.request({
-      token: (token) => token.slice(0, -1) + ALPHABET.charAt(ALPHABET.indexOf(token.at(-1)!) | 1),
-    });
-  }),
+  probes({ expect: ALL_REFUSED }).refused(
+    'unused-bits',
+    'unused bits of the signature',
+    COMPACT,
+    (c) => {
+      const signature = c.request().authorization[0]!.split('.')[2]!;
+      const variants = { 2: 16, 3: 4 }[signature.length % 4];
+      if (variants === undefined) return undefined;
+      return Array.from({ length: variants - 1 }, (_, index) =>
+        c.request({
+          token: (token) =>
+            token.slice(0, -1) + ALPHABET.charAt(ALPHABET.indexOf(token.at(-1)!) + index + 1),
+        }),
+      );
+    },
+  ),
   refused('standard-alphabet', 'the characters + and /', COMPACT, {
     header: { x: '???>>>~~~' },
     input: (input) => input.replaceAll('-', '+').replaceAll('_', '/'),
@@ -166,6 +175,9 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   probes(TOLERANT).refused('typ-missing', 'no typ', 'typ is required.', {
     header: { typ: undefined },
   }),
+  probes(TOLERANT).refused('typ-list', 'typ as an array', 'typ is a string.', (c) =>
+    c.request({ header: { typ: [c.profile === 'swt-draft-02' ? 'SWT' : 'JWT'] } }),
+  ),
   probes(DRAFT_02).refused('typ-default', 'typ JWT', 'typ must be SWT.', {
     header: { typ: 'JWT' },
   }),
