@@ -17,7 +17,7 @@ const STEPS = {
   },
   page: {
     sources: ['lib/console', 'package.json'],
-    output: 'dist/console/public/index.html',
+    output: 'dist/console/page.js',
     commands: [['lib/console/page/build.mjs']],
   },
   samples: {

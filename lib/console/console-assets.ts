@@ -1,7 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
-import { extname, join, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { extname } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { ConsoleBrand } from './console-api.js';
 
@@ -14,15 +12,11 @@ export interface ConsoleAsset {
   readonly immutable: boolean;
 }
 
-/** Media types of the files that the build writes; others are not served. */
+/** Media types of the files that the build writes. */
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
   '.css': 'text/css; charset=utf-8',
-  '.svg': 'image/svg+xml; charset=utf-8',
-  '.png': 'image/png',
-  '.ico': 'image/x-icon',
-  '.woff2': 'font/woff2',
 };
 
 /** Served until the page is built. */
@@ -35,25 +29,18 @@ const PLACEHOLDER = `<!doctype html>
 </html>
 `;
 
-/** The built page: beside the compiled module, or in `dist` if this file runs from the sources. */
-const FOLDERS = ['./public/', '../../dist/console/public/'];
-
 /**
- * Reads the built page into memory.
+ * Loads the built page.
  *
  * @returns files by path relative to the page; `index.html` always exists
  */
-export function readAssets(
-  folders: readonly string[] = FOLDERS.map((one) => fileURLToPath(new URL(one, import.meta.url))),
-): ReadonlyMap<string, ConsoleAsset> {
-  const folder = folders.find((one) => existsSync(join(one, 'index.html')));
-  if (folder === undefined) {
-    return new Map([['index.html', assetOf('index.html', Buffer.from(PLACEHOLDER))]]);
-  }
-  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => TYPES[extname(file)] !== undefined && statSync(join(folder, file)).isFile())
-    .map((file) => file.split(sep).join('/'));
-  return new Map(files.map((file) => [file, assetOf(file, readFileSync(join(folder, file)))]));
+export async function loadAssets(): Promise<ReadonlyMap<string, ConsoleAsset>> {
+  // @ts-expect-error The build writes this module, without types. To find a file, CommonJS would need import.meta.
+  const page = import('#console-page') as Promise<{ files: Readonly<Record<string, string>> }>;
+  const { files } = await page.catch(() => ({ files: { 'index.html': PLACEHOLDER } }));
+  return new Map(
+    Object.entries(files).map(([file, text]) => [file, assetOf(file, Buffer.from(text))]),
+  );
 }
 
 function assetOf(file: string, bytes: Buffer): ConsoleAsset {

@@ -4,7 +4,7 @@ import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { errorName } from '../errors/webhook.error.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
-import { type ConsoleAsset, pageHeaders, readAssets } from './console-assets.js';
+import { type ConsoleAsset, loadAssets, pageHeaders } from './console-assets.js';
 import { LINK, readBody } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleLimits } from './console-limits.js';
@@ -60,7 +60,7 @@ export class ConsoleHandler {
   private readonly logger = new Logger('WebhookConsole');
   /** Whether no guard protects the console; set at start-up. It then answers this machine only. */
   isUnguarded = false;
-  private readonly assets: ReadonlyMap<string, ConsoleAsset> = readAssets();
+  private assets: Promise<ReadonlyMap<string, ConsoleAsset>> | undefined;
 
   constructor(
     @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
@@ -87,7 +87,7 @@ export class ConsoleHandler {
       if (kind === 'console' && this.isUnguarded) requireLoopback(node);
       const path = this.pathBelow(kind, node);
       if (path === undefined) return this.redirect(kind, response);
-      if (!path.startsWith('api/')) return this.sendAsset(kind, path, node, response);
+      if (!path.startsWith('api/')) return await this.sendAsset(kind, path, node, response);
       const call = await readCall(kind, path, this.originsOf(kind, node), request, node);
       requireSameSite(call);
       if (call.segments.join('/') === 'events' && call.method === 'GET') {
@@ -263,13 +263,14 @@ export class ConsoleHandler {
     return `${this.cookieName}=${value}; Path=${url.pathname}; Max-Age=${seconds}; HttpOnly; ${scope}`;
   }
 
-  private sendAsset(
+  private async sendAsset(
     kind: 'console' | 'portal',
     path: string,
     node: IncomingMessage,
     response: AdapterResponse,
-  ): void {
-    const asset = this.assets.get(path === '' ? 'index.html' : path);
+  ): Promise<void> {
+    this.assets ??= loadAssets();
+    const asset = (await this.assets).get(path === '' ? 'index.html' : path);
     if (asset === undefined || !['GET', 'HEAD'].includes(node.method ?? '')) {
       throw new ConsoleError('unknown_route', 'The page has no such file.');
     }

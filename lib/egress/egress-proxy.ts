@@ -1,5 +1,5 @@
 import http, { type ClientRequest } from 'node:http';
-import https from 'node:https';
+import https, { type AgentOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { SECOND } from '../clock/duration.js';
 
@@ -37,7 +37,7 @@ export class EgressProxy {
    */
   constructor(
     url: string,
-    private readonly ca?: https.AgentOptions['ca'],
+    private readonly ca?: AgentOptions['ca'],
   ) {
     this.#url = new URL(url);
     const { username, password } = this.#url;

@@ -1,7 +1,7 @@
 import type { LookupAddress } from 'node:dns';
 import { setMaxListeners } from 'node:events';
-import http from 'node:http';
-import https from 'node:https';
+import * as http from 'node:http';
+import * as https from 'node:https';
 import { isIP, type LookupFunction, Socket, type TcpNetConnectOpts } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext } from 'node:tls';

@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks';
-import dns, { type LookupAddress, type LookupAllOptions } from 'node:dns';
+import dns, { type LookupAddress, type LookupAllOptions, type promises } from 'node:dns';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 
 export interface HostLookupOptions extends LookupAllOptions {
@@ -18,7 +18,7 @@ export interface HostLookupsSetup {
   /** Decides the addresses. Default: `dns.lookup`. */
   readonly lookup?: HostLookup | undefined;
   /** Is asked whether the servers of a name answer. Default: c-ares. */
-  readonly resolver?: Pick<dns.promises.Resolver, 'resolve4' | 'resolve6'> | undefined;
+  readonly resolver?: Pick<promises.Resolver, 'resolve4' | 'resolve6'> | undefined;
   readonly clock?: WebhookClock | undefined;
   /** Threads of libuv. */
   readonly threads?: number | undefined;

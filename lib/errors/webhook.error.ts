@@ -18,6 +18,16 @@ function className(error: Error): string {
   return typeof name === 'string' && name !== '' ? name : 'Error';
 }
 
+/**
+ * The package that an `import()` did not find: in the words of Node, Jest, Yarn PnP or Vite, which share no code. A file that is missing
+ * in a package gives `undefined`.
+ */
+export function missingPackageOf(error: unknown): string | undefined {
+  const words =
+    /^(?:Cannot find (?:package|module)|Could not resolve|.+ tried to access) ['"]?((?:@[\w.-]+\/)?\w[\w.-]*)['", ]/;
+  return words.exec((error as Error).message)?.[1];
+}
+
 /** Shared by all copies of the package in a process, so that each recognises the errors of the others. */
 const BRAND = Symbol.for('nestjs-webhook-token/error');
 

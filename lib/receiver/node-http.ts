@@ -50,7 +50,7 @@ function nodeHeaders(request: RequestHead): RequestHeaders {
     },
     // `headers` keeps only the first Authorization header.
     all: (name) => {
-      const { rawHeaders } = request;
+      const rawHeaders = rawHeadersOf(request);
       const values: string[] = [];
       for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
         const key = rawHeaders[i]!;
@@ -60,6 +60,16 @@ function nodeHeaders(request: RequestHead): RequestHeaders {
       return values;
     },
   };
+}
+
+/** Names and values in turn. Requests that a serverless adapter makes may have them only in `headers`. */
+export function rawHeadersOf({ headers, rawHeaders }: RequestHead): readonly string[] {
+  if (rawHeaders.length > 0) return rawHeaders;
+  // Their Content-Length may be a number.
+  const entries: [string, string | number | string[] | undefined][] = Object.entries(headers);
+  return entries.flatMap(([name, value = []]) =>
+    [value].flat().flatMap((one) => [name, String(one)]),
+  );
 }
 
 /** A property instead of a WeakMap, whose values V8 keeps alive until a full GC. */

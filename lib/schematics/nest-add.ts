@@ -77,6 +77,7 @@ export default function nestAdd({
     writeJson(tree, 'package.json', manifest);
     writeEnvironment(tree, context, sourceRoot);
     warnOfModuleResolution(tree, context);
+    warnOfTypeScript(tree, context, manifest);
     if (!skipInstall) {
       const options = { command: 'install', quiet: true, hideOutput: true };
       context.addTask({ toConfiguration: () => ({ name: 'node-package', options }) });
@@ -281,6 +282,20 @@ function warnOfModuleResolution(tree: Tree, { logger }: SchematicContext): void 
   if (/"module(?:Resolution)?"\s*:\s*"(?:node(?:next|1[68]|20)|bundler)"/i.test(config)) return;
   logger.warn(
     'tsconfig.json needs "module": "nodenext", or "moduleResolution": "bundler" with an ES module target, to find nestjs-webhook-token/testing.',
+  );
+}
+
+/** Since 5.8, `module: nodenext` allows a CommonJS project to import an ES module. */
+const OLD_TYPESCRIPT = /^(?:[~^]?[1-4]\b|~?5\.[0-7]\b)/;
+
+function warnOfTypeScript(tree: Tree, { logger }: SchematicContext, manifest: Manifest): void {
+  const installed = 'node_modules/typescript/package.json';
+  const version = tree.exists(installed)
+    ? readJson<{ readonly version: string }>(tree, installed).version
+    : { ...manifest.dependencies, ...manifest.devDependencies }['typescript'];
+  if (version === undefined || !OLD_TYPESCRIPT.test(version)) return;
+  logger.warn(
+    `TypeScript ${version} is too old: nestjs-webhook-token needs 5.8 or later. Install a newer one: npm install -D typescript@5.9`,
   );
 }
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from '@jest/globals';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import {
   Body,
@@ -23,6 +23,7 @@ import {
   WebhookPublisher,
   WebhookRoute,
   WebhookGuard,
+  WebhookInbox,
   type WebhookModuleOptions,
   WebhookModule,
 } from 'nestjs-webhook-token';
@@ -351,6 +352,35 @@ describe('a mounted path on Express', () => {
     try {
       expect((await head(origin, signed(), { path: '/inner/webhooks' })).status).toBe(204);
       expect((await head(origin, signed(), { path: '/webhooks' })).status).toBe(404);
+    } finally {
+      server.close();
+    }
+  });
+
+  it('takes a request of a serverless adapter, which sets headers but not rawHeaders', async () => {
+    const instance = express();
+    const { app } = await start(new ExpressAdapter(instance), {
+      options: { ...receiverOptions(), inbox: { headers: true } },
+    });
+    const server = createServer((received, response) => {
+      const { method, url, headers } = received;
+      const request = new IncomingMessage(received.socket);
+      Object.assign(request, { method, url, headers, complete: true });
+      received.on('data', (chunk) => request.push(chunk)).on('end', () => request.push(null));
+      instance(request as never, response as never);
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      expect((await head(origin, signed())).status).toBe(204);
+      expect((await post(origin, signedBody('{}'))).status).toBe(204);
+      const inbox = app.get(WebhookInbox);
+      const [entry] = (await inbox.list()).entries;
+      expect((await inbox.get(entry!.id))?.headers).toContainEqual([
+        'content-type',
+        'application/json',
+      ]);
     } finally {
       server.close();
     }

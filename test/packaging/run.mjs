@@ -58,7 +58,12 @@ function install(app) {
 
 async function runApp(app) {
   const folder = install(app);
-  execFileSync('npx', ['tsc', '-p', '.'], { cwd: folder, stdio: ['ignore', 'inherit', 'inherit'] });
+  // The declarations do not need it; TypeScript 6 cannot turn it off.
+  const flags = app.startsWith('nest11') ? ['--esModuleInterop', 'false'] : [];
+  execFileSync('npx', ['tsc', '-p', '.', ...flags], {
+    cwd: folder,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
   const sunk = [];
   const sink = createServer((request, response) => {
     sunk.push(request.method);

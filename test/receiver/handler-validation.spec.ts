@@ -99,3 +99,50 @@ describe('the start-up line of a handler', () => {
     );
   });
 });
+
+describe('class-validator that cannot be loaded', () => {
+  /** Starts an application whose handler takes a class, as `TakesClass` does. */
+  async function startsWithout(message: string): Promise<string> {
+    jest.resetModules();
+    jest.unstable_mockModule('class-validator', () => {
+      throw new Error(message);
+    });
+    const decorators = await import('../../lib/receiver/decorators/on-webhook-event.decorator.js');
+    const nest = await import('@nestjs/common');
+    const fixtures = await import('../fixtures/receiver-app.js');
+    const express = await import('@nestjs/platform-express');
+    class Handler {
+      on(_order: Order): void {}
+    }
+    nest.Injectable()(Handler);
+    const method = Object.getOwnPropertyDescriptor(Handler.prototype, 'on')!;
+    Reflect.defineMetadata('design:paramtypes', [Order], Handler.prototype, 'on');
+    decorators.OnWebhookEvent('order.created')(Handler.prototype, 'on', method);
+    const { app } = await fixtures.startApp(new express.ExpressAdapter(), { providers: [Handler] });
+    await app.close();
+    return 'started';
+  }
+
+  it.each([
+    ['Node', "Cannot find package 'class-validator' imported from /app/dist/index.js"],
+    ['require()', "Cannot find module 'class-validator'\nRequire stack:\n- /app/dist/index.js"],
+    ['Jest', "Cannot find module 'class-validator' from '../node_modules/x/dist/index.js'"],
+    [
+      'Yarn PnP',
+      "nestjs-webhook-token tried to access class-validator (a peer dependency) but it isn't provided by your application",
+    ],
+    ['Vite', 'Could not resolve "class-validator" imported by "nestjs-webhook-token".'],
+  ])('is not needed if it is not installed, in the words of %s', async (_, message) => {
+    await expect(startsWithout(message)).resolves.toBe('started');
+  });
+
+  it.each([
+    "Cannot find package 'validator' imported from /app/node_modules/class-validator/index.js",
+    "Cannot find module '/app/node_modules/class-validator/index.js' imported from /app/main.js",
+    "Cannot find module 'class-validator/missing' from 'main.js'",
+    "class-validator tried to access validator, but it isn't declared in its dependencies",
+    'Could not resolve "validator" imported by "class-validator".',
+  ])('fails start-up if it is broken: %s', async (message) => {
+    await expect(startsWithout(message)).rejects.toThrow(message);
+  });
+});

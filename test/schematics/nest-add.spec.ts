@@ -478,6 +478,32 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     expect(said).toMatch(/tsconfig\.json needs "module": "nodenext"/);
   });
 
+  it.each<[string, string | undefined, boolean]>([
+    ['~5.7.3', undefined, true],
+    ['^4.9.5', undefined, true],
+    ['^5.7.3', undefined, false],
+    ['^5.7.3', '5.7.3', true],
+    ['^5.7.3', '5.9.2', false],
+    ['~5.8.0', undefined, false],
+    ['^6.0.0', undefined, false],
+  ])(
+    'with TypeScript %s, installed %s: warns of an old version: %s',
+    async (range, version, old) => {
+      const manifest = {
+        ...NEST_11,
+        devDependencies: { ...NEST_11.devDependencies, typescript: range },
+      };
+      const { said } = await add(
+        project({
+          'package.json': JSON.stringify(manifest),
+          ...(version && { 'node_modules/typescript/package.json': JSON.stringify({ version }) }),
+        }),
+      );
+
+      expect(said.includes('nestjs-webhook-token needs 5.8 or later')).toBe(old);
+    },
+  );
+
   it('adds to another source root, and installs nothing with skipInstall', async () => {
     const { files, tasks } = await add(project({ 'apps/crm/src/app.module.ts': APP_MODULE }), {
       sourceRoot: 'apps/crm/src',

@@ -1,5 +1,5 @@
 import type { Pool } from 'pg';
-import { isWebhookError } from '../../errors/webhook.error.js';
+import { isWebhookError, missingPackageOf } from '../../errors/webhook.error.js';
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
 import type { PostgresClient, RunStatement } from '../../postgres/database.js';
 import { SchemaMigrator } from '../../postgres/migrations/schema.migrator.js';
@@ -150,9 +150,8 @@ export async function installed<T>(load: () => Promise<T>): Promise<T> {
   try {
     return await load();
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const name = /^Cannot find package '([^']+)'/.exec(message)?.[1];
-    if (code !== 'ERR_MODULE_NOT_FOUND' || name === undefined) throw error;
+    const name = missingPackageOf(error);
+    if (name === undefined) throw error;
     throw new UsageError(`The package ${name} is not installed: npm install ${name}`);
   }
 }

@@ -1,20 +1,20 @@
-// Bundles the page of the console into dist/console/public: an index, a script and a style sheet, the latter with hashed names.
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { basename } from 'node:path';
+// Bundles the page of the console into dist/console/page.js, a module that has its files by path: an index, a script and a style
+// sheet, the latter two with hashed names.
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { basename, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const here = new URL('.', import.meta.url);
 const { version } = JSON.parse(await readFile(new URL('../../../package.json', here), 'utf8'));
-const output = new URL('../../../dist/console/public/', here);
+const output = new URL('../../../dist/console/', here);
 
-await rm(output, { recursive: true, force: true });
-const { metafile } = await build({
+const { outputFiles } = await build({
   entryPoints: ['main.tsx', 'style.css'].map((name) => ({
     in: fileURLToPath(new URL(name, here)),
     out: 'console',
   })),
-  outdir: fileURLToPath(new URL('assets/', output)),
+  outdir: fileURLToPath(output),
   entryNames: '[name]-[hash]',
   define: { PACKAGE_VERSION: JSON.stringify(version) },
   bundle: true,
@@ -24,13 +24,16 @@ const { metafile } = await build({
   jsx: 'automatic',
   jsxImportSource: 'preact',
   legalComments: 'inline',
-  metafile: true,
+  write: false,
   logLevel: 'warning',
 });
 let index = await readFile(new URL('index.html', here), 'utf8');
-for (const path of Object.keys(metafile.outputs)) {
+const files = {};
+for (const { path, text } of outputFiles) {
   const name = basename(path);
-  index = index.replace(`console${name.slice(name.lastIndexOf('.'))}`, name);
+  index = index.replace(`console${extname(name)}`, name);
+  files[`assets/${name}`] = text;
 }
+files['index.html'] = index;
 await mkdir(output, { recursive: true });
-await writeFile(new URL('index.html', output), index);
+await writeFile(new URL('page.js', output), `export const files = ${JSON.stringify(files)};\n`);

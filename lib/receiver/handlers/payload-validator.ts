@@ -5,6 +5,7 @@ import {
   type Type,
   type ValidationPipeOptions,
 } from '@nestjs/common';
+import { missingPackageOf } from '../../errors/webhook.error.js';
 import {
   type DataIssue,
   dtoIssues,
@@ -130,9 +131,8 @@ export function findClassValidator(): Promise<ClassValidatorInstallation> {
         () => 'installed',
         () => 'incomplete',
       ),
-    (error: NodeJS.ErrnoException) => {
-      const isMissing = error.message.startsWith("Cannot find package 'class-validator'");
-      if (isMissing) return 'missing';
+    (error: unknown) => {
+      if (missingPackageOf(error) === 'class-validator') return 'missing';
       throw error;
     },
   );

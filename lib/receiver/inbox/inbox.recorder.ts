@@ -11,7 +11,7 @@ import { errorName, isWebhookError } from '../../errors/webhook.error.js';
 import { explainRequest } from '../../explain/explain-request.js';
 import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-store.js';
 import { InboxWriter } from '../../inbox/inbox.writer.js';
-import { fromNodeRequest, nodeRequest, pathOfRequest } from '../node-http.js';
+import { fromNodeRequest, nodeRequest, pathOfRequest, rawHeadersOf } from '../node-http.js';
 import { webhookToken } from '../../request/open-request.js';
 import type { WebhookScheme } from '../../request/webhook-scheme.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
@@ -138,7 +138,7 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
     { request, event }: AnsweredRequest,
     inbox: ResolvedInbox,
   ): () => Promise<InboxEntry> {
-    const { rawHeaders } = nodeRequest(request);
+    const rawHeaders = rawHeadersOf(nodeRequest(request));
     const kept = inbox.payload && event !== undefined ? payloadOf(event, inbox) : undefined;
     return async () => {
       const payload = await kept;
@@ -153,7 +153,7 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
   ): () => Promise<InboxEntry> {
     const node = nodeRequest(request);
     const incoming = fromNodeRequest(node, { kind: 'consumed' });
-    const { rawHeaders } = node;
+    const rawHeaders = rawHeadersOf(node);
     return async () => {
       const { event, id: eventId, issuer, kid } = schemeOf(receiver).claims(incoming);
       const claimed = { ...entry, event, eventId, issuer, kid };
@@ -190,10 +190,10 @@ function contentBytes(
   { size }: InboxEntry,
   { headers, payload, maxPayloadBytes }: ResolvedInbox,
 ): number {
-  const { method, rawHeaders } = nodeRequest(request);
-  const ofHeaders = rawHeaders.reduce((sum, one) => sum + one.length, 0);
+  const node = nodeRequest(request);
+  const ofHeaders = rawHeadersOf(node).reduce((sum, one) => sum + one.length, 0);
   // Inline data is in the token, which is a header.
-  const ofBody = method === 'HEAD' ? ofHeaders : (size ?? maxPayloadBytes);
+  const ofBody = node.method === 'HEAD' ? ofHeaders : (size ?? maxPayloadBytes);
   return (headers ? ofHeaders : 0) + (payload ? Math.min(ofBody, maxPayloadBytes) : 0);
 }
 

@@ -1,6 +1,7 @@
 import type { INestApplication } from '@nestjs/common';
 import { Test } from '@nestjs/testing';
 import { WebhookModule } from 'nestjs-webhook-token';
+import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { deliverWebhook, expectIdempotent, overrideWebhooks } from 'nestjs-webhook-token/testing';
 import { OrderCreated, OrderWebhooks } from './orders.webhooks.js';
 
@@ -11,7 +12,10 @@ describe('OrderWebhooks', () => {
 
   beforeAll(async () => {
     const builder = Test.createTestingModule({
-      imports: [WebhookModule.forRoot({ receiver: { path: 'webhooks', issuers: [shop] } })],
+      imports: [
+        WebhookModule.forRoot({ receiver: { path: 'webhooks', issuers: [shop] } }),
+        WebhookConsoleModule.forRoot({ allowUnguarded: true }),
+      ],
       providers: [OrderWebhooks],
     });
     const module = await overrideWebhooks(builder).compile();
@@ -45,5 +49,12 @@ describe('OrderWebhooks', () => {
     );
 
     await expect(check).rejects.toThrow('crash-before-record');
+  });
+
+  it('shows the page of the console', async () => {
+    await app.listen(0, '127.0.0.1');
+    const page = await fetch(`${await app.getUrl()}/webhooks/console/`);
+
+    expect(await page.text()).toContain('assets/console-');
   });
 });
