@@ -235,7 +235,11 @@ function serialize(data: unknown): string {
     throw invalidData(`The data is not JSON: ${jsonProblem(data)}.`);
   }
   if (text === undefined) {
-    throw invalidData('The data is not JSON: it is a function or a symbol; pass a JSON value.');
+    const problem =
+      typeof data === 'object'
+        ? 'its toJSON method does not return a JSON value; correct it'
+        : 'it is a function or a symbol; pass a JSON value';
+    throw invalidData(`The data is not JSON: ${problem}.`);
   }
   return text;
 }

@@ -238,6 +238,18 @@ describe('an error of the publisher', () => {
       {},
       'publish of "order.created": The data is not JSON: data[…] is a BigInt; convert it to a string or a number.',
     ],
+    [
+      'a toJSON method that returns undefined',
+      { toJSON: () => undefined },
+      {},
+      'publish of "order.created": The data is not JSON: its toJSON method does not return a JSON value; correct it.',
+    ],
+    [
+      'a function',
+      () => 1,
+      {},
+      'publish of "order.created": The data is not JSON: it is a function or a symbol; pass a JSON value.',
+    ],
   ])('names the event and the location of %s', async (_, data, options, message) => {
     await expect(bench.publisher.publish('order.created', data, options)).rejects.toMatchObject({
       message,
