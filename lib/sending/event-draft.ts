@@ -2,6 +2,7 @@ import { hash, randomUUID } from 'node:crypto';
 import { validateHeaderValue } from 'node:http';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
+import { hasMethods } from '../options/rules.js';
 import { deliveryId } from '../queue/delivery-identity.js';
 import type {
   DeliveryMethod,
@@ -227,6 +228,10 @@ function isMediaType(value: unknown): boolean {
 }
 
 function serialize(data: unknown): string {
+  // JSON has {} for it.
+  if (hasMethods(data, ['then'])) {
+    throw invalidData('The data is a promise; await it, and pass its value.');
+  }
   let text: string | undefined;
   try {
     text = JSON.stringify(data) as string | undefined;

@@ -239,6 +239,12 @@ describe('an error of the publisher', () => {
       'publish of "order.created": The data is not JSON: data[…] is a BigInt; convert it to a string or a number.',
     ],
     [
+      'a promise',
+      Promise.resolve({ id: 1 }),
+      {},
+      'publish of "order.created": The data is a promise; await it, and pass its value.',
+    ],
+    [
       'a toJSON method that returns undefined',
       { toJSON: () => undefined },
       {},
