@@ -10,6 +10,7 @@ import type {
   OutgoingDelivery,
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
+import { isUtf8Json } from '../token/payload.js';
 import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
@@ -185,7 +186,6 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
 
 const JSON_TYPE = 'application/json';
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;
-const JSON_MEDIA_TYPE = /^(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json)\s*(?:;|$)/i;
 
 /**
  * Serialises an event's data once: these bytes are signed, sent and stored.
@@ -204,9 +204,9 @@ export function encodePayload(data: unknown, contentType?: string): DeliveryPayl
     // Copied, because the caller may reuse its buffer while the delivery waits.
     return { kind: 'bytes', bytes: Buffer.from(data), contentType };
   }
-  if (contentType !== undefined && !JSON_MEDIA_TYPE.test(contentType)) {
+  if (contentType !== undefined && !isUtf8Json(contentType)) {
     throw invalidData(
-      'Only bytes can be sent with a content type that is not JSON; pass a Buffer, or leave contentType out.',
+      'Only bytes can be sent with a content type that is not JSON in UTF-8; pass a Buffer, or leave contentType out.',
     );
   }
   const text = data === undefined ? undefined : serialize(data);

@@ -142,6 +142,13 @@ describe('an invalid event', () => {
       { contentType: 'a/b;\r\nX: y' },
       'invalid_data',
     ],
+    [
+      'a charset other than UTF-8',
+      'order.created',
+      { name: 'Zoë' },
+      { contentType: 'application/json; charset=iso-8859-1' },
+      'invalid_data',
+    ],
     ['JSON as CSV', 'order.created', {}, { contentType: 'text/csv' }, 'invalid_data'],
     ['an empty id', 'order.created', {}, { id: '' }, 'invalid_option'],
     ['a long id', 'order.created', {}, { id: 'x'.repeat(256) }, 'invalid_option'],
