@@ -10,6 +10,7 @@ import type {
   OutgoingDelivery,
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
+import { utf8 } from '../token/decoding.js';
 import { isUtf8Json } from '../token/payload.js';
 import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
@@ -80,6 +81,7 @@ export function draftEvent(
     throw new WebhookDeliveryError('unsupported_option', `profile ${SENT_PROFILE_RULE}.`);
   }
   const payload = encodePayload(data, contentType);
+  if (payload.kind === 'bytes') requireJson(payload);
   const draft: { -readonly [Name in keyof EventDraft]: EventDraft[Name] } = {
     eventId: id ?? randomUUID(),
     event,
@@ -116,9 +118,21 @@ export function requireSameContent(
 }
 
 /** The data as its receiver gets it: parsed JSON, bytes, or `undefined` without data. */
-export function dataOf({ payload: { kind, bytes } }: EventDraft): unknown {
-  const isJson = kind === 'json' && bytes !== undefined;
-  return isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+export function dataOf({ payload: { bytes, contentType } }: Pick<EventDraft, 'payload'>): unknown {
+  const isJson = bytes !== undefined && isUtf8Json(contentType);
+  return isJson ? JSON.parse(utf8.decode(bytes)) : bytes;
+}
+
+/** An envelope could not contain bytes that are not the JSON that their content type declares, and receivers refuse them. */
+function requireJson(payload: DeliveryPayload): void {
+  try {
+    dataOf({ payload });
+  } catch {
+    // Not kept as a cause, as below.
+    throw invalidData(
+      'The bytes are not JSON in UTF-8; correct them, or pass the contentType that they have.',
+    );
+  }
 }
 
 /**
@@ -228,7 +242,7 @@ function isMediaType(value: unknown): boolean {
 }
 
 function serialize(data: unknown): string {
-  // JSON has {} for it.
+  // JSON.stringify returns {} for it.
   if (hasMethods(data, ['then'])) {
     throw invalidData('The data is a promise; await it, and pass its value.');
   }

@@ -205,6 +205,20 @@ describe('a publisher of defined events', () => {
     expect(await recorded()).toBe(0);
   });
 
+  it('checks bytes of JSON as the JSON that their receiver gets', async () => {
+    const publisher = started.app.get(WebhookPublisher);
+    const send = async (json: string): Promise<unknown> =>
+      publisher.send('crm', 'order.created', Buffer.from(json) as never, {
+        contentType: 'application/json',
+      });
+
+    expect(await send('{"id":"o-1","total":1}')).toMatchObject({ status: 'delivered' });
+    await expect(send('{"id":"o-1"}')).rejects.toMatchObject({
+      code: 'invalid_data',
+      message: expect.stringContaining('total invalid_type'),
+    });
+  });
+
   it('rejects an event that is not defined, and suggests the one that was meant', async () => {
     const publisher = started.app.get(WebhookPublisher);
 

@@ -143,6 +143,13 @@ describe('an invalid event', () => {
       'invalid_data',
     ],
     [
+      'bytes that are not the JSON of their type',
+      'order.created',
+      Buffer.from('{"total":'),
+      { contentType: 'application/json' },
+      'invalid_data',
+    ],
+    [
       'a charset other than UTF-8',
       'order.created',
       { name: 'Zoë' },
