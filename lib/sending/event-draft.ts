@@ -151,7 +151,10 @@ export async function requireDefined(
     throw new WebhookDeliveryError('unknown_event', events.unknown(event));
   }
   if (!events.checks(event)) return;
-  const issues = await events.check(event, dataOf(draft));
+  const issues = await events.check(event, dataOf(draft)).catch((cause: unknown) => {
+    const message = `The definition of "${event}" throws, see the cause; report invalid data as an issue instead.`;
+    throw new WebhookDeliveryError('invalid_data', message, { cause });
+  });
   if (issues.length === 0) return;
   throw new WebhookDeliveryError(
     'invalid_data',
