@@ -3,6 +3,7 @@ import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord } from '../options/option-names.js';
+import { requireRunnable } from '../options/read-options.js';
 import { type Observable, Subject } from 'rxjs';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 
@@ -95,7 +96,8 @@ const DELIVERY_REACTIONS = Symbol('nestjs-webhook-token:delivery-reactions');
 export function OnWebhookDelivery(
   ...types: readonly [WebhookDeliveryEventType, ...WebhookDeliveryEventType[]]
 ): MethodDecorator {
-  return (_target, _key, descriptor: PropertyDescriptor) => {
+  return (target, key, descriptor: PropertyDescriptor) => {
+    requireRunnable('@OnWebhookDelivery', target, key, descriptor.value);
     const method = descriptor.value as object;
     const known = (Reflect.getOwnMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
     Reflect.defineMetadata(DELIVERY_REACTIONS, [...known, ...types], method);

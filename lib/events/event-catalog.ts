@@ -174,6 +174,7 @@ export class WebhookEventCatalog<out Map = unknown> {
   /**
    * The problems of the examples: each must pass the check of its event.
    *
+   * @throws {@link WebhookConfigurationError} if a check throws
    * @hidden
    */
   async exampleProblems(): Promise<ConfigurationProblem[]> {
@@ -187,21 +188,29 @@ export class WebhookEventCatalog<out Map = unknown> {
         continue;
       }
       for (const [index, example] of examples.entries()) {
-        const message = await this.exampleProblem(name, example);
-        if (message !== undefined) problems.push({ path: `${path}.examples[${index}]`, message });
+        const at = `${path}.examples[${index}]`;
+        const message = await this.exampleProblem(name, example, at);
+        if (message !== undefined) problems.push({ path: at, message });
       }
     }
     return problems;
   }
 
-  private async exampleProblem(name: string, example: unknown): Promise<string | undefined> {
+  private async exampleProblem(
+    name: string,
+    example: unknown,
+    path: string,
+  ): Promise<string | undefined> {
     let data: unknown;
     try {
       data = asJson(example);
     } catch {
       return 'is not JSON: remove functions, BigInts and references to the example itself';
     }
-    const issues = await this.check(name, data);
+    const issues = await this.check(name, data).catch((cause: unknown) => {
+      const message = `the definition of "${name}" throws, see the cause; report invalid data as an issue instead`;
+      throw new WebhookConfigurationError([{ path, message }], { cause });
+    });
     if (issues.length === 0) return undefined;
     return `is not valid data of the event: ${constraintsOf(issues)}`;
   }

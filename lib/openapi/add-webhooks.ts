@@ -44,11 +44,13 @@ export function addWebhooks<Document extends { openapi: string }>(
   const parts = webhookPartsOf(modules);
   const receivers = parts.flatMap((part) => [...part.receivers.values()]);
   if (receivers.length > 0) {
-    documentRoutes(target, routeIds(modules));
+    documentRoutes(target, routesOf(modules, receivers));
     addReceivers(target, receivers, config);
   }
   for (const { publisher } of parts) {
-    if (publisher?.events !== undefined) addEvents(target, publisher.events, include);
+    if (publisher?.events !== undefined) {
+      addEvents(target, publisher.events, include, publisher.defaults);
+    }
   }
   return document;
 }
@@ -60,45 +62,54 @@ function addReceivers(
 ): void {
   addReceiverComponents(document);
   const paths: Record<string, DocumentPart> = { ...document.paths };
-  for (const { name, path, queued } of receivers) {
+  for (const { name, path, queued, takesTokens } of receivers) {
     if (path === undefined) continue;
     mountPaths(path, config).forEach((mounted, index) => {
       const id = index === 0 ? `webhooks_${name}` : `webhooks_${name}_${index + 1}`;
       // Requests with other methods reach the application.
-      paths[mounted] = { ...paths[mounted], ...receiverOperations(id, queued !== undefined) };
+      const operations = receiverOperations(id, queued !== undefined, takesTokens);
+      paths[mounted] = { ...paths[mounted], ...operations };
     });
   }
   document.paths = paths;
 }
 
-/** The ids that the default `operationIdFactory` of @nestjs/swagger makes for `@WebhookRoute()` methods. */
-function routeIds(modules: ModulesContainer): ReadonlySet<string> {
+/** `@WebhookRoute()` methods: the id that the default `operationIdFactory` of @nestjs/swagger makes, and whether tokens are taken. */
+function routesOf(
+  modules: ModulesContainer,
+  receivers: readonly ResolvedReceiver[],
+): ReadonlyMap<string, boolean> {
+  const takesTokens = (receiver = 'default'): boolean =>
+    (receivers.find(({ name }) => name === receiver) ?? receivers[0])!.takesTokens;
   const scanner = new MetadataScanner();
   const controllers = [...modules.values()].flatMap((module) => [...module.controllers.values()]);
-  return new Set(
+  return new Map(
     controllers.flatMap(({ metatype }) => {
       if (typeof metatype !== 'function') return [];
       const prototype = metatype.prototype as Record<string, object>;
-      return scanner
-        .getAllMethodNames(prototype)
-        .filter((name) => readRoute(prototype[name]!) !== undefined)
-        .map((name) => `${metatype.name}_${name}`);
+      return scanner.getAllMethodNames(prototype).flatMap((name): [string, boolean][] => {
+        const route = readRoute(prototype[name]!);
+        return route === undefined
+          ? []
+          : [[`${metatype.name}_${name}`, takesTokens(route.receiver)]];
+      });
     }),
   );
 }
 
 /** Completes the operations of `@WebhookRoute()`, which @nestjs/swagger has found. */
-function documentRoutes(document: OpenApiDocument, ids: ReadonlySet<string>): void {
+function documentRoutes(document: OpenApiDocument, routes: ReadonlyMap<string, boolean>): void {
   for (const path of Object.values(document.paths ?? {})) {
     for (const [method, operation] of Object.entries(path)) {
       const { operationId } = (operation ?? {}) as DocumentPart;
       const suffix = `_${method}`;
       if (typeof operationId !== 'string' || !operationId.endsWith(suffix)) continue;
-      if (!ids.has(operationId.slice(0, -suffix.length))) continue;
+      const takesTokens = routes.get(operationId.slice(0, -suffix.length));
+      if (takesTokens === undefined) continue;
       // The route is one for all methods; it refuses the others.
-      if (method === 'head' || method === 'post') {
+      if (method === 'post' || (method === 'head' && takesTokens)) {
         const described = { summary: 'Receives an event', ...(operation as DocumentPart) };
-        path[method] = documented(described, method);
+        path[method] = documented(described, method, { takesTokens });
       } else {
         delete path[method];
       }

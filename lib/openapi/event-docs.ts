@@ -1,6 +1,9 @@
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
+import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
+import { isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { matchesEvent } from '../token/event-name.js';
+import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
 
 /** A member of an OpenAPI document. */
 export type DocumentPart = Record<string, unknown>;
@@ -65,6 +68,9 @@ export function addScheme(document: OpenApiDocument): void {
   addComponents(document, 'securitySchemes', { [SCHEME]: scheme });
 }
 
+/** How a publisher sends events, unless an endpoint has settings of its own. */
+type SentForm = Pick<ResolvedEndpointSettings, 'profile' | 'envelope'>;
+
 /**
  * Adds defined events as `webhooks`.
  *
@@ -74,12 +80,16 @@ export function addEvents(
   document: OpenApiDocument,
   events: WebhookEventCatalog,
   include: readonly string[] = ['**'],
+  form: SentForm = { profile: DEFAULT_PROFILE, envelope: true },
 ): OpenApiDocument {
   addScheme(document);
   const names = events.names.filter((name) =>
     include.some((pattern) => matchesEvent(pattern, name)),
   );
-  const webhooks = names.map((name) => [name, { post: eventOperation(document, events, name) }]);
+  const webhooks = names.map((name) => [
+    name,
+    { post: eventOperation(document, events, name, form) },
+  ]);
   document.webhooks = { ...document.webhooks, ...Object.fromEntries(webhooks) };
   return document;
 }
@@ -91,22 +101,29 @@ function eventOperation(
   document: OpenApiDocument,
   events: WebhookEventCatalog,
   name: string,
+  { profile, envelope }: SentForm,
 ): DocumentPart {
   const { description, version, deprecated, examples = [] } = events.find(name)!;
-  const schema = schemaReference(document, events, name);
-  const numbered = examples.map((value, index) => [`example${index + 1}`, { value }]);
+  const isStandard = isStandardWebhooks(profile);
+  const hasEnvelope = isStandard && envelope;
+  const data = schemaReference(document, events, name);
+  const schema = hasEnvelope ? envelopeOf(name, data, events.checks(name)) : data;
+  const numbered = examples.map((example, index) => [
+    `example${index + 1}`,
+    { value: hasEnvelope ? { type: name, timestamp: EXAMPLE_TIME, data: example } : example },
+  ]);
   const paragraphs = [
     description,
     typeof deprecated === 'string' ? `Deprecated: ${deprecated}` : undefined,
     version === undefined ? undefined : `Version: ${version}`,
-    INLINE,
+    isStandard ? undefined : INLINE,
   ];
   return {
     operationId: name,
     summary: name,
     description: paragraphs.filter((one) => one !== undefined).join('\n\n'),
     ...(deprecated !== undefined && deprecated !== false && { deprecated: true }),
-    security: TOKEN_REQUIRED,
+    ...(tokenProfile(profile) !== undefined && { security: TOKEN_REQUIRED }),
     requestBody: {
       content: {
         'application/json': {
@@ -116,8 +133,25 @@ function eventOperation(
       },
     },
     responses: {
-      '2XX': { description: 'The event is acknowledged. A `HEAD` needs 202 or 204.' },
+      '2XX': {
+        description: `The event is acknowledged.${isStandard ? '' : ' A `HEAD` needs 202 or 204.'}`,
+      },
       default: { description: 'The delivery has failed, and may be repeated.' },
+    },
+  };
+}
+
+const EXAMPLE_TIME = '2026-01-01T00:00:00.000Z';
+
+/** The schema of the body that Standard Webhooks have. */
+function envelopeOf(name: string, data: JsonSchema, isRequired: boolean): JsonSchema {
+  return {
+    type: 'object',
+    required: ['type', 'timestamp', ...(isRequired ? ['data'] : [])],
+    properties: {
+      type: { const: name },
+      timestamp: { type: 'string', format: 'date-time' },
+      data,
     },
   };
 }

@@ -57,8 +57,13 @@ export function addReceiverComponents(document: OpenApiDocument): void {
  *
  * @param id - begins their ids
  * @param isQueued - whether events are acknowledged before they are handled
+ * @param takesTokens - whether it takes tokens, without which there is no HEAD
  */
-export function receiverOperations(id: string, isQueued: boolean): DocumentPart {
+export function receiverOperations(
+  id: string,
+  isQueued: boolean,
+  takesTokens: boolean,
+): DocumentPart {
   const post = { tags: ['Webhooks'], operationId: `${id}_post`, summary: 'Receives an event' };
   const head = {
     tags: ['Webhooks'],
@@ -66,8 +71,8 @@ export function receiverOperations(id: string, isQueued: boolean): DocumentPart 
     summary: 'Receives an event whose data is in the token',
   };
   return {
-    post: documented(post, 'post', isQueued),
-    head: documented(head, 'head', isQueued),
+    post: documented(post, 'post', { isQueued, takesTokens }),
+    ...(takesTokens && { head: documented(head, 'head', { isQueued, takesTokens }) }),
   };
 }
 
@@ -75,14 +80,14 @@ export function receiverOperations(id: string, isQueued: boolean): DocumentPart 
 export function documented(
   operation: DocumentPart,
   method: string,
-  isQueued = false,
+  { isQueued = false, takesTokens }: { readonly isQueued?: boolean; readonly takesTokens: boolean },
 ): DocumentPart {
   const isPost = method === 'post';
   const known = Object.entries((operation['responses'] ?? {}) as Record<string, DocumentPart>);
   const described = known.filter(([, { description }]) => description !== '');
   return {
-    ...(isPost && { requestBody: BODY }),
-    security: TOKEN_REQUIRED,
+    ...(isPost && { requestBody: takesTokens ? BODY : SENDER_BODY }),
+    ...(takesTokens && { security: TOKEN_REQUIRED }),
     ...operation,
     responses: { ...answers(isQueued, isPost), ...Object.fromEntries(described) },
   };
@@ -91,6 +96,11 @@ export function documented(
 const BODY = {
   description: "The event's data. The token has a digest of the exact bytes.",
   content: { 'application/json': { schema: {} } },
+};
+
+const SENDER_BODY = {
+  description: 'The event, in the form of its sender.',
+  content: { '*/*': { schema: {} } },
 };
 
 function answers(isQueued: boolean, isPost: boolean): DocumentPart {

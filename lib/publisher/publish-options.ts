@@ -1,7 +1,7 @@
 import type { Duration } from '../clock/duration.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Problems } from '../options/problems.js';
-import { readArgument } from '../options/read-options.js';
+import { invalidOptions, readArgument } from '../options/read-options.js';
 import {
   duration,
   instance,
@@ -163,9 +163,29 @@ const TX = notUndefined(
   'pass the transaction, leave the option out for the current one, or pass false for none: otherwise the event would be sent although the transaction is rolled back',
 );
 
-export const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES, {
+const EVENT_OPTIONS = object<NonNullable<WebhookEventToPublish['options']>>()(EVENT_RULES, {
   across: requireTimeToSend,
 });
+
+const EVENT_TO_PUBLISH = object<Record<keyof WebhookEventToPublish, unknown>>()(
+  { event: unchecked(), data: unchecked(), options: unchecked() },
+  { exact: true },
+);
+
+/**
+ * Reads the options of one event of `publishAll`. Options beside `event` and `data` are refused: without its tenant, an event would
+ * go to other endpoints.
+ *
+ * @throws {@link WebhookDeliveryError} `invalid_option`
+ */
+export function readEventOptions(event: WebhookEventToPublish): Read<typeof EVENT_OPTIONS> {
+  const misplaced = Object.keys(EVENT_RULES).find((name) => name in event);
+  if (misplaced !== undefined) {
+    throw invalidOptions([{ path: misplaced, message: 'unknown option; move it into "options"' }]);
+  }
+  readArgument(EVENT_TO_PUBLISH, event);
+  return readArgument(EVENT_OPTIONS, event.options ?? {});
+}
 
 export const PUBLISH_ALL_OPTIONS = object<PublishAllOptions>()({ tx: TX });
 

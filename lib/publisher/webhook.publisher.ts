@@ -33,7 +33,6 @@ import {
 } from './event-recorder.js';
 import { FirstAttempts } from './first-attempts.js';
 import {
-  EVENT_OPTIONS,
   type EventArguments,
   PUBLISH_ALL_OPTIONS,
   type PublishAllOptions,
@@ -43,6 +42,7 @@ import {
   type SignedWebhookRequest,
   PUBLISH_OPTIONS,
   readArguments,
+  readEventOptions,
   readEvents,
   SIGN_OPTIONS,
   type WebhookEventToPublish,
@@ -322,17 +322,14 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
 }
 
 /** @throws {@link WebhookDeliveryError}; its message says which event of the call it is */
-function readEvent(
-  { event, data, options }: WebhookEventToPublish,
-  index: number,
-  now: number,
-): ReadEvent {
+function readEvent(one: WebhookEventToPublish, index: number, now: number): ReadEvent {
+  const { event, data } = one;
   const name = isEventName(event, 'swt-draft-00') ? ` ("${event}")` : '';
   const position = `publishAll: events[${index}]${name}`;
   try {
-    const checked = readArgument(EVENT_OPTIONS, options ?? {});
-    const draft = draftEvent(event, data, checked, now);
-    return { draft, options: { ...checked, signal: undefined }, position };
+    const options = readEventOptions(one);
+    const draft = draftEvent(event, data, options, now);
+    return { draft, options: { ...options, signal: undefined }, position };
   } catch (error) {
     throw prefixed(error, position);
   }

@@ -2,6 +2,7 @@ import { hash, randomUUID } from 'node:crypto';
 import { validateHeaderValue } from 'node:http';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
+import { hasMethods } from '../options/rules.js';
 import { deliveryId } from '../queue/delivery-identity.js';
 import type {
   DeliveryMethod,
@@ -9,6 +10,8 @@ import type {
   OutgoingDelivery,
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
+import { utf8 } from '../token/decoding.js';
+import { isUtf8Json } from '../token/payload.js';
 import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
@@ -78,6 +81,7 @@ export function draftEvent(
     throw new WebhookDeliveryError('unsupported_option', `profile ${SENT_PROFILE_RULE}.`);
   }
   const payload = encodePayload(data, contentType);
+  if (payload.kind === 'bytes') requireJson(payload);
   const draft: { -readonly [Name in keyof EventDraft]: EventDraft[Name] } = {
     eventId: id ?? randomUUID(),
     event,
@@ -114,9 +118,21 @@ export function requireSameContent(
 }
 
 /** The data as its receiver gets it: parsed JSON, bytes, or `undefined` without data. */
-export function dataOf({ payload: { kind, bytes } }: EventDraft): unknown {
-  const isJson = kind === 'json' && bytes !== undefined;
-  return isJson ? JSON.parse(new TextDecoder().decode(bytes)) : bytes;
+export function dataOf({ payload: { bytes, contentType } }: Pick<EventDraft, 'payload'>): unknown {
+  const isJson = bytes !== undefined && isUtf8Json(contentType);
+  return isJson ? JSON.parse(utf8.decode(bytes)) : bytes;
+}
+
+/** An envelope could not contain bytes that are not the JSON that their content type declares, and receivers refuse them. */
+function requireJson(payload: DeliveryPayload): void {
+  try {
+    dataOf({ payload });
+  } catch {
+    // Not kept as a cause, as below.
+    throw invalidData(
+      'The bytes are not JSON in UTF-8; correct them, or pass the contentType that they have.',
+    );
+  }
 }
 
 /**
@@ -135,7 +151,10 @@ export async function requireDefined(
     throw new WebhookDeliveryError('unknown_event', events.unknown(event));
   }
   if (!events.checks(event)) return;
-  const issues = await events.check(event, dataOf(draft));
+  const issues = await events.check(event, dataOf(draft)).catch((cause: unknown) => {
+    const message = `The definition of "${event}" throws, see the cause; report invalid data as an issue instead.`;
+    throw new WebhookDeliveryError('invalid_data', message, { cause });
+  });
   if (issues.length === 0) return;
   throw new WebhookDeliveryError(
     'invalid_data',
@@ -184,7 +203,6 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
 
 const JSON_TYPE = 'application/json';
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;
-const JSON_MEDIA_TYPE = /^(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json)\s*(?:;|$)/i;
 
 /**
  * Serialises an event's data once: these bytes are signed, sent and stored.
@@ -203,9 +221,9 @@ export function encodePayload(data: unknown, contentType?: string): DeliveryPayl
     // Copied, because the caller may reuse its buffer while the delivery waits.
     return { kind: 'bytes', bytes: Buffer.from(data), contentType };
   }
-  if (contentType !== undefined && !JSON_MEDIA_TYPE.test(contentType)) {
+  if (contentType !== undefined && !isUtf8Json(contentType)) {
     throw invalidData(
-      'Only bytes can be sent with a content type that is not JSON; pass a Buffer, or leave contentType out.',
+      'Only bytes can be sent with a content type that is not JSON in UTF-8; pass a Buffer, or leave contentType out.',
     );
   }
   const text = data === undefined ? undefined : serialize(data);
@@ -227,6 +245,10 @@ function isMediaType(value: unknown): boolean {
 }
 
 function serialize(data: unknown): string {
+  // JSON.stringify returns {} for it.
+  if (hasMethods(data, ['then'])) {
+    throw invalidData('The data is a promise; await it, and pass its value.');
+  }
   let text: string | undefined;
   try {
     text = JSON.stringify(data) as string | undefined;
@@ -235,7 +257,11 @@ function serialize(data: unknown): string {
     throw invalidData(`The data is not JSON: ${jsonProblem(data)}.`);
   }
   if (text === undefined) {
-    throw invalidData('The data is not JSON: it is a function or a symbol; pass a JSON value.');
+    const problem =
+      typeof data === 'object'
+        ? 'its toJSON method does not return a JSON value; correct it'
+        : 'it is a function or a symbol; pass a JSON value';
+    throw invalidData(`The data is not JSON: ${problem}.`);
   }
   return text;
 }

@@ -3,6 +3,7 @@ import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
 import type { TraceContext } from '../diagnostics/operation.js';
 import { WebhookDeliveryError, WebhookSigningError } from '../errors/webhook.error.js';
 import type { DeliveryPayload, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { isUtf8Json } from '../token/payload.js';
 import { digest } from '../token/payload-hash.js';
 import { rulesOf } from '../token/profiles/profile.js';
 import { looksLikeBodyReference } from '../token/profiles/swt-draft-00.profile.js';
@@ -285,8 +286,8 @@ function orderOf({ orderingKey, sequence }: OutgoingDelivery): WebhookTokenInput
 }
 
 /**
- * The body of a request with the signature of Standard Webhooks: the same bytes in every attempt. Bytes that are not JSON are never in an
- * envelope.
+ * The body of a request with the signature of Standard Webhooks: the same bytes in every attempt. Bytes that are not JSON in UTF-8 are
+ * never in an envelope.
  *
  * @see https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
  */
@@ -295,7 +296,7 @@ function standardBody(
   envelope: boolean,
 ): Omit<DeliveryPayload, 'kind'> & { readonly envelope: boolean } {
   const { kind, bytes, contentType } = payload;
-  if (kind === 'bytes') return { bytes, contentType, envelope: false };
+  if (kind === 'bytes' && !isUtf8Json(contentType)) return { bytes, contentType, envelope: false };
   // Libraries that verify it parse the body as JSON, so it is never empty.
   if (!envelope) return { bytes: bytes ?? Buffer.from('null'), contentType, envelope };
   const timestamp = new Date(occurredAt ?? createdAt).toISOString();

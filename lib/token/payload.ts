@@ -174,6 +174,11 @@ export function isUtf8(contentType: string): boolean {
   return UTF8.test(charset(contentType));
 }
 
+/** Whether a content type is JSON in UTF-8. */
+export function isUtf8Json(contentType: string): boolean {
+  return isJsonType(contentType) && isUtf8(contentType);
+}
+
 /** RFC 8259 requires UTF-8; another charset is decoded if the sender declares it. */
 function charset(contentType: string): string {
   return /;\s*charset\s*=\s*"?([^\s";]+)/i.exec(contentType)?.[1] ?? 'utf-8';

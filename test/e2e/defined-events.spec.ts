@@ -45,6 +45,7 @@ const events = defineEvents({
     examples: [{ id: 'o-1', total: 12 }],
   },
   'order.shipped': { dto: OrderShipped },
+  'order.linked': { schema: z.string().transform((url) => new URL(url)) },
   'order.archived': { description: 'Its data is not described.' },
 });
 
@@ -205,6 +206,46 @@ describe('a publisher of defined events', () => {
     expect(await recorded()).toBe(0);
   });
 
+  it('checks bytes of JSON as the JSON that their receiver gets', async () => {
+    const publisher = started.app.get(WebhookPublisher);
+    const send = async (json: string): Promise<unknown> =>
+      publisher.send('crm', 'order.created', Buffer.from(json), {
+        contentType: 'application/json',
+      });
+
+    expect(await send('{"id":"o-1","total":1}')).toMatchObject({ status: 'delivered' });
+    await expect(send('{"id":"o-1"}')).rejects.toMatchObject({
+      code: 'invalid_data',
+      message: expect.stringContaining('total invalid_type'),
+    });
+  });
+
+  it('rejects data for which a schema throws, and names the event', async () => {
+    const publisher = started.app.get(WebhookPublisher);
+    const thrown = {
+      code: 'invalid_data',
+      message: expect.not.stringContaining('no url'),
+      cause: expect.objectContaining({ code: 'ERR_INVALID_URL' }),
+    };
+    const message =
+      'The definition of "order.linked" throws, see the cause; report invalid data as an issue instead.';
+
+    await expect(publisher.publish('order.linked', 'no url')).rejects.toMatchObject({
+      ...thrown,
+      message,
+    });
+    await expect(
+      publisher.publishAll([
+        { event: 'order.archived' },
+        { event: 'order.linked', data: 'no url' },
+      ]),
+    ).rejects.toMatchObject({
+      ...thrown,
+      message: `publishAll: events[1] ("order.linked"): ${message}`,
+    });
+    expect(await recorded()).toBe(0);
+  });
+
   it('rejects an event that is not defined, and suggests the one that was meant', async () => {
     const publisher = started.app.get(WebhookPublisher);
 
@@ -214,7 +255,7 @@ describe('a publisher of defined events', () => {
     });
     await expect(publisher.publish('x.y', {})).rejects.toMatchObject({
       message: expect.stringContaining(
-        'use one of order.created, order.shipped, order.archived, or add it to defineEvents',
+        'use one of order.created, order.shipped, order.linked, order.archived, or add it to defineEvents',
       ),
     });
     expect(await recorded()).toBe(0);

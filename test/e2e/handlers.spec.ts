@@ -22,7 +22,7 @@ import {
   type PipeTransform,
 } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
-import { map, timeout, type Observable } from 'rxjs';
+import { EMPTY, ignoreElements, map, timeout, type Observable } from 'rxjs';
 import { z } from 'zod';
 import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
 import { adapters, createFastify } from '../fixtures/adapters.js';
@@ -53,6 +53,28 @@ class NoteInterceptor implements NestInterceptor {
 class TimeLimit implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
     return next.handle().pipe(timeout(1));
+  }
+}
+
+@Injectable()
+class NoValue implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<never> {
+    return next.handle().pipe(ignoreElements());
+  }
+}
+
+@Injectable()
+class WithoutValue {
+  @OnWebhookEvent('empty.returned')
+  returned(): Observable<never> {
+    note('returned');
+    return EMPTY;
+  }
+
+  @UseInterceptors(NoValue)
+  @OnWebhookEvent('empty.intercepted')
+  intercepted(): void {
+    note('intercepted');
   }
 }
 
@@ -381,6 +403,16 @@ describe('handlers', () => {
     expect((await head(origin, signed(event))).status).toBe(204);
     expect(trace).toHaveLength(2);
   });
+
+  it.each(['returned', 'intercepted'])(
+    'succeed if an Observable completes without a value: %s',
+    async (name) => {
+      const origin = await start(WithoutValue);
+
+      expect((await deliver(origin, `empty.${name}`)).status).toBe(204);
+      expect(trace).toEqual([name]);
+    },
+  );
 
   it('run once for each event, however many of their patterns match', async () => {
     const origin = await start(Enhanced);

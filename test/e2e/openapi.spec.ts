@@ -12,6 +12,7 @@ import { IsString } from 'class-validator';
 import { z } from 'zod';
 import { addWebhooks, generateEventDocs } from 'nestjs-webhook-token/openapi';
 import { defineEvents, InProcessQueue, WebhookData, WebhookRoute } from 'nestjs-webhook-token';
+import { standardWebhooks } from 'nestjs-webhook-token/senders';
 import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, SECRET, startApp, type StartedApp } from '../fixtures/receiver-app.js';
@@ -47,6 +48,15 @@ class Hooks {
   @ApiResponse({ status: 422, description: 'The tenant has no shop.' })
   receive(@WebhookData() _data: unknown): void {}
 }
+
+/** A route whose receiver takes no tokens. */
+@Controller('partner')
+class PartnerHooks {
+  @WebhookRoute('events', { receiver: 'partner' })
+  receive(@WebhookData() _data: unknown): void {}
+}
+
+const WHSEC = `whsec_${Buffer.alloc(32, 1).toString('base64')}`;
 
 /** A route of the application at the path of a receiver. */
 @Controller('webhooks')
@@ -214,6 +224,80 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
 });
 
 describe('addWebhooks', () => {
+  it('documents neither token nor HEAD for receivers that take no tokens', async () => {
+    const sender = standardWebhooks({ secret: WHSEC });
+    const issuers = [{ issuer: ISSUER, secret: SECRET }];
+    const { app } = await startApp(adapters[0]![1](), {
+      options: {
+        receiver: [
+          { name: 'partner', path: 'partner-hooks', sender },
+          { name: 'both', path: 'both', sender, issuers },
+        ],
+      },
+      controllers: [PartnerHooks],
+    });
+    const document = documentOf(app);
+    await app.close();
+
+    expect(await validate(document)).toBe('3.1');
+    for (const path of ['/partner-hooks', '/partner/events']) {
+      expect(operation(document, 'paths', path)?.responses).toHaveProperty('204');
+      expect(operation(document, 'paths', path)).not.toHaveProperty('security');
+      expect(JSON.stringify(operation(document, 'paths', path))).not.toContain('token');
+      expect(operation(document, 'paths', path, 'head')).toBeUndefined();
+    }
+    for (const method of ['head', 'post']) {
+      expect(operation(document, 'paths', '/both', method)).toHaveProperty('security');
+    }
+  });
+
+  it.each([
+    ['standard-webhooks', true],
+    ['standard-webhooks', false],
+    [['webhook-token', 'standard-webhooks'], true],
+  ] as const)(
+    'documents the body of the profile %j, with envelope: %j',
+    async (profile, envelope) => {
+      const publisher = { issuer: ISSUER, secret: WHSEC, profile, envelope };
+      const { app } = await startApp(adapters[0]![1](), { options: { events, publisher } });
+      const document = documentOf(app);
+      await app.close();
+
+      const { description, requestBody, ...rest } = operation(
+        document,
+        'webhooks',
+        'order.created',
+      )!;
+      const { schema, examples } = requestBody!.content['application/json']!;
+      const data = { $ref: '#/components/schemas/order.created' };
+      const enveloped = {
+        type: 'object',
+        required: ['type', 'timestamp', 'data'],
+        properties: {
+          type: { const: 'order.created' },
+          timestamp: { type: 'string', format: 'date-time' },
+          data,
+        },
+      };
+      expect(await validate(document)).toBe('3.1');
+      expect(schema).toEqual(envelope ? enveloped : data);
+      expect(examples).toEqual({
+        example1: {
+          value: envelope
+            ? {
+                type: 'order.created',
+                timestamp: expect.stringMatching(/^\d{4}-/),
+                data: { id: 'o-1' },
+              }
+            : { id: 'o-1' },
+        },
+      });
+      expect(description).not.toContain('HEAD');
+      expect(JSON.stringify(rest)).not.toContain('HEAD');
+      expect('security' in rest).toBe(profile !== 'standard-webhooks');
+    },
+  );
+
   it('converts exclusive limits, which OpenAPI 3.1 has as numbers', async () => {
     class Parcel {
       @ApiProperty({ minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: true })

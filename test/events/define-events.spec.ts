@@ -106,6 +106,16 @@ describe('start-up with defined events', () => {
     ]);
   });
 
+  it('fails for an example for which the schema throws, and names its event', async () => {
+    const url = z.string().transform((one) => new URL(one));
+    const examples = ['https://shop.example', 'no url'] as never;
+    const events = defineEvents({ 'order.created': { schema: url, examples } });
+
+    expect(await startProblems({ events })).toEqual([
+      'events["order.created"].examples[1]: the definition of "order.created" throws, see the cause; report invalid data as an issue instead',
+    ]);
+  });
+
   it('fails for a configured endpoint that subscribes to no defined event', async () => {
     const endpoint = { id: 'crm', url: 'https://crm.example/hooks', events: ['order.craeted'] };
     const publisher = {

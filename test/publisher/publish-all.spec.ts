@@ -128,6 +128,21 @@ describe('publishAll', () => {
       'publishAll: events[1] ("order.paid"): ids: unknown option; did you mean "id"?',
     ],
     [
+      'has an option beside event and data',
+      { event: 'order.paid', data: { id: 1 }, tenant: 'acme' },
+      'publishAll: events[1] ("order.paid"): tenant: unknown option; move it into "options".',
+    ],
+    [
+      'has misspelt options',
+      { event: 'order.paid', option: { tenant: 'acme' } },
+      'publishAll: events[1] ("order.paid"): option: unknown option; did you mean "options"?',
+    ],
+    [
+      'has misspelt data',
+      Object.assign(Object.create({}) as object, { event: 'order.paid', dta: { id: 1 } }),
+      'publishAll: events[1] ("order.paid"): dta: unknown option; did you mean "data"?',
+    ],
+    [
       'has a BigInt',
       { event: 'order.paid', data: { price: 1n } },
       'publishAll: events[1] ("order.paid"): The data is not JSON: data.price is a BigInt; convert it to a string or a number.',

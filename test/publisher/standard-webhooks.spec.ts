@@ -114,6 +114,32 @@ describe('an endpoint with the profile standard-webhooks', () => {
     expect(verified(wire.requests[0]!, key)).toEqual({ id: 1 });
   });
 
+  it.each(['application/json', 'application/vnd.acme+json; charset=utf-8'])(
+    'gets bytes of JSON in the envelope, unchanged: %s',
+    async (contentType) => {
+      const key = whsec();
+      const { publisher } = await start(endpointOf({ secret: key, profile: 'standard-webhooks' }));
+      const json = '{ "price": 1.50, "id": 9007199254740993 }';
+      await publisher.send('crm', 'order.created', Buffer.from(json), { contentType });
+
+      const [request] = wire.requests as [WireRequest];
+      expect(verified(request, key)).toMatchObject({ type: 'order.created', data: { price: 1.5 } });
+      expect(request.body.toString()).toContain(`,"data":${json}}`);
+      expect(headersOf(request)['content-type']).toBe('application/json');
+    },
+  );
+
+  it('gets JSON in another charset as it is', async () => {
+    const key = whsec();
+    const { publisher } = await start(endpointOf({ secret: key, profile: 'standard-webhooks' }));
+    const contentType = 'application/json; charset=utf-16le';
+    const json = Buffer.from('{"id":1}', 'utf16le');
+    await publisher.send('crm', 'order.created', json, { contentType });
+
+    expect(wire.requests[0]!.body).toEqual(json);
+    expect(headersOf(wire.requests[0]!)['content-type']).toBe(contentType);
+  });
+
   it('gets the same id and body in every attempt and redelivery, with the time of the attempt', async () => {
     const key = whsec();
     const { publisher, clock } = await start(

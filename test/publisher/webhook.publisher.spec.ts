@@ -142,6 +142,20 @@ describe('an invalid event', () => {
       { contentType: 'a/b;\r\nX: y' },
       'invalid_data',
     ],
+    [
+      'bytes that are not the JSON of their type',
+      'order.created',
+      Buffer.from('{"total":'),
+      { contentType: 'application/json' },
+      'invalid_data',
+    ],
+    [
+      'a charset other than UTF-8',
+      'order.created',
+      { name: 'Zoë' },
+      { contentType: 'application/json; charset=iso-8859-1' },
+      'invalid_data',
+    ],
     ['JSON as CSV', 'order.created', {}, { contentType: 'text/csv' }, 'invalid_data'],
     ['an empty id', 'order.created', {}, { id: '' }, 'invalid_option'],
     ['a long id', 'order.created', {}, { id: 'x'.repeat(256) }, 'invalid_option'],
@@ -237,6 +251,24 @@ describe('an error of the publisher', () => {
       { 'ada@example.com': 1n },
       {},
       'publish of "order.created": The data is not JSON: data[…] is a BigInt; convert it to a string or a number.',
+    ],
+    [
+      'a promise',
+      Promise.resolve({ id: 1 }),
+      {},
+      'publish of "order.created": The data is a promise; await it, and pass its value.',
+    ],
+    [
+      'a toJSON method that returns undefined',
+      { toJSON: () => undefined },
+      {},
+      'publish of "order.created": The data is not JSON: its toJSON method does not return a JSON value; correct it.',
+    ],
+    [
+      'a function',
+      () => 1,
+      {},
+      'publish of "order.created": The data is not JSON: it is a function or a symbol; pass a JSON value.',
     ],
   ])('names the event and the location of %s', async (_, data, options, message) => {
     await expect(bench.publisher.publish('order.created', data, options)).rejects.toMatchObject({

@@ -1,7 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
 import { Injectable, Module, type Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
-import { type WebhookModuleOptions, WebhookModule } from 'nestjs-webhook-token';
+import {
+  OnWebhookDelivery,
+  type WebhookModuleOptions,
+  WebhookModule,
+  WebhookRoute,
+} from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
 import { ISSUER, receiverOptions, SECRET } from '../fixtures/receiver-app.js';
 import { RecordingLogger } from '../fixtures/recording-logger.js';
@@ -38,6 +43,55 @@ describe('@OnWebhookEvent', () => {
       expect.objectContaining({
         code: 'invalid_configuration',
         problems: [{ path, message: expect.stringMatching(message) }],
+      }),
+    );
+  });
+});
+
+describe.each<[string, () => MethodDecorator]>([
+  ['OnWebhookEvent', () => OnWebhookEvent('a.b') as MethodDecorator],
+  ['OnWebhookDelivery', () => OnWebhookDelivery('delivered')],
+  ['WebhookRoute', () => WebhookRoute()],
+])('@%s', (name, decorator) => {
+  it.each<[string, () => unknown, string]>([
+    [
+      'a static method',
+      () => {
+        class Handlers {
+          @decorator()
+          static on(): void {}
+        }
+        return Handlers;
+      },
+      'is static, so it would never run; remove "static"',
+    ],
+    [
+      'a generator method',
+      () => {
+        class Handlers {
+          @decorator()
+          *on(): Generator {}
+        }
+        return Handlers;
+      },
+      'is a generator, so its body would never run; remove the "*"',
+    ],
+    [
+      'an async generator method',
+      () => {
+        class Handlers {
+          @decorator()
+          async *on(): AsyncGenerator {}
+        }
+        return Handlers;
+      },
+      'is a generator, so its body would never run; remove the "*"',
+    ],
+  ])('refuses %s when the class is defined', (_, define, message) => {
+    expect(define).toThrow(
+      expect.objectContaining({
+        code: 'invalid_configuration',
+        problems: [{ path: 'Handlers.on', message: `the method of @${name} ${message}` }],
       }),
     );
   });

@@ -1,5 +1,5 @@
 import { WebhookConfigurationError } from '../../errors/webhook.error.js';
-import { readOptions } from '../../options/read-options.js';
+import { readOptions, requireRunnable } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
 import type {
   WebhookEventData,
@@ -165,8 +165,8 @@ type WebhookHandlerDecorator<Pattern extends string> = <Method extends AnyMethod
  *
  * @param events - a name, a pattern (`order.*` matches one segment, `refund.**` any number), or several
  * @param options.receiver - handle only the events of this receiver; default: of every receiver
- * @throws {@link WebhookConfigurationError} when the class is defined, for a missing or empty list of events, and for a misspelt
- *   option
+ * @throws {@link WebhookConfigurationError} when the class is defined, for a missing or empty list of events, for a misspelt option,
+ *   and for a static or generator method, which would never run
  */
 // A constraint of `WebhookEventPattern` would list every form of pattern in the message for a misspelt name.
 export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (string & {})>(
@@ -174,6 +174,7 @@ export function OnWebhookEvent<const Pattern extends WebhookEventPattern | (stri
   options: OnWebhookEventOptions = {},
 ): WebhookHandlerDecorator<Pattern> {
   return (target, key, descriptor) => {
+    requireRunnable('@OnWebhookEvent', target, key, descriptor.value);
     const path = `${target.constructor.name}.${String(key)}`;
     const { receiver } = readOptions(OPTIONS, options, `${path}: options of @OnWebhookEvent`);
     const patterns: readonly unknown[] = Array.isArray(events) ? events : [events];

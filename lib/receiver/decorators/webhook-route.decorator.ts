@@ -16,7 +16,7 @@ import {
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
-import { readOptions } from '../../options/read-options.js';
+import { readOptions, requireRunnable } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
 import { answerTo, HandlerFailure, WebhookException } from '../error-answers.js';
 import { contentOf, refuse, type WebhookAnswer } from '../../request/webhook-answers.js';
@@ -59,6 +59,7 @@ const ROUTE_OPTIONS = object<{ readonly receiver?: string | undefined }>()({
 
 function mark(options: { readonly receiver?: string | undefined }): MethodDecorator {
   return (target, key, { value }) => {
+    requireRunnable('@WebhookRoute', target, key, value);
     const method = value as unknown as (...args: unknown[]) => unknown;
     markRoute(method, options);
     routeByPosition(target, key, method.length);

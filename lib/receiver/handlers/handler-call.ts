@@ -13,7 +13,7 @@ import {
   ModuleRef,
   NestContainer,
 } from '@nestjs/core';
-import type { Observable } from 'rxjs';
+import { defaultIfEmpty, type Observable } from 'rxjs';
 import { markGuardRefusal } from '../error-answers.js';
 import { HANDLER_PARAMETERS, WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
@@ -37,7 +37,8 @@ const parameters = {
 class AllowedInterceptor implements NestInterceptor {
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     context.getArgByIndex<HandlerCall>(1).isAllowed = true;
-    return next.handle();
+    // Nest takes the last value, and rejects without one.
+    return next.handle().pipe(defaultIfEmpty(undefined));
   }
 }
 
