@@ -148,6 +148,9 @@ export abstract class WebhookClock {
 /** setTimeout fires at once above this many milliseconds, about 24.8 days. */
 export const LONGEST_TIMEOUT = 2 ** 31 - 1;
 
+/** Milliseconds after which a timer compares with the clock: timers stop while the machine is suspended. */
+const LONGEST_SLEEP = 60_000;
+
 /** The machine's clock. Its timers never keep the process alive by themselves. */
 export class SystemClock extends WebhookClock {
   override now(): number {
@@ -156,12 +159,13 @@ export class SystemClock extends WebhookClock {
 
   override wakeAt(at: number, wake: () => void): CancelWake {
     let timer: NodeJS.Timeout;
+    let rest = Infinity;
     const arm = (): void => {
-      const rest = at - Date.now();
-      timer =
-        rest > LONGEST_TIMEOUT
-          ? setTimeout(arm, LONGEST_TIMEOUT)
-          : setTimeout(wake, Math.max(0, rest));
+      // A clock that is set back must not extend it.
+      rest = Math.min(rest, at - Date.now());
+      const sleep = Math.max(0, Math.min(rest, LONGEST_SLEEP));
+      rest -= sleep;
+      timer = setTimeout(rest > 0 ? arm : wake, sleep);
       timer.unref();
     };
     arm();

@@ -152,7 +152,8 @@ export class ClaimLoop {
       do {
         this.askAgain = false;
         next = await this.claimAll();
-      } while (this.askAgain && !this.stopped);
+        // A time that was computed before the clock was set back would be too late.
+      } while ((this.askAgain || this.parts.clock.now() < this.lookedAt) && !this.stopped);
       this.pauses = 0;
     } catch (error) {
       if (this.pauses === 0 && !this.stopped) this.parts.onOutage(error);

@@ -151,7 +151,9 @@ class PolledStream {
     if (unsettled > 0 && this.settled.size === 0) return clock.now() + this.backOff();
     this.failures = 0;
     const isIdle = fetched.events.size === 0 && !fetched.more;
-    return unsettled > 0 || isIdle ? startedAt + this.poll.interval : startedAt;
+    const wait = unsettled > 0 || isIdle ? this.poll.interval : 0;
+    // The clock may have been set back meanwhile.
+    return Math.min(startedAt, clock.now()) + wait;
   }
 
   /** @returns how many events stay with the sender */

@@ -220,6 +220,23 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(await exchange(link)).toBe('link_invalid');
   });
 
+  it('accepts a session of an instance whose clock is ahead, and ends it when it expires', async () => {
+    const now = Date.UTC(2026, 0, 1);
+    const clock = new TestClock(now);
+    started = await startConsole(create(), OPTIONS, { clock });
+    const ahead = await startConsole(create(), OPTIONS, { clock: new TestClock(now + 60_000) });
+    const { cookie } = await open(ahead, { tenant: 'acme' });
+    await ahead.app.close();
+    const statusOf = async (): Promise<number> =>
+      (await call(started.origin, 'GET', `${API}/session`, undefined, { cookie })).status;
+
+    expect(await statusOf()).toBe(200);
+    await clock.advance(3_660_000 - 1);
+    expect(await statusOf()).toBe(200);
+    await clock.advance(1);
+    expect(await statusOf()).toBe(401);
+  });
+
   it('ends a session and its streams when it expires', async () => {
     const clock = new TestClock();
     started = await startConsole(create(), OPTIONS, { clock });

@@ -174,6 +174,26 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(requests).toContainEqual(expect.objectContaining({ maxAge: undefined }));
   });
 
+  it('polls on time after the clock was set back during a claim', async () => {
+    let claims = 0;
+    let answer = (): void => {};
+    const answered = new Promise<void>((resolve) => (answer = resolve));
+    const claim = async () => {
+      claims++;
+      await answered;
+      return { claimed: [] };
+    };
+    start({ claim });
+    await clock.advance(0);
+    clock.set(clock.now() - 3_600_000);
+    answer();
+    await clock.advance(0);
+    claims = 0;
+    await clock.advance(1_000);
+
+    expect(claims).toBe(1);
+  });
+
   it('claims from other lanes while a search for limited lanes fails', async () => {
     const reported: unknown[] = [];
     const lookups: number[] = [];

@@ -1,4 +1,4 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import * as fc from 'fast-check';
 import { webhookQueueContract, TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookConfigurationError } from 'nestjs-webhook-token/token';
@@ -267,6 +267,27 @@ describe('InProcessQueue', () => {
     expect(clock.waiting).toBe(1);
     expect(await queue.stop(clock.now())).toBe(2);
     expect(clock.waiting).toBe(0);
+  });
+
+  it('runs an overdue delivery within a minute after the machine was suspended', async () => {
+    jest.useFakeTimers();
+    try {
+      const queue = new InProcessQueue();
+      const ran: string[] = [];
+      queue.consume(async ({ id }) => {
+        ran.push(id);
+        return DELIVERED;
+      });
+      const notBefore = Date.now() + 3_600_000;
+      await queue.enqueue([{ delivery: delivery('a'), notBefore }]);
+      // Sets the clock, but advances no timer.
+      jest.setSystemTime(notBefore);
+      await jest.advanceTimersByTimeAsync(60_001);
+
+      expect(ran).toEqual(['a']);
+    } finally {
+      jest.useRealTimers();
+    }
   });
 
   it('runs due deliveries when it stops', async () => {

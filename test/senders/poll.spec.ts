@@ -282,6 +282,20 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect((await transmitter.next()).body['returnImmediately']).toBe(false);
   });
 
+  it.each([
+    ['no events', () => ({})],
+    ['an event', () => ({ a: set('a') })],
+  ])('asks again after %s if the clock was set back during the request', async (_case, sets) => {
+    await start();
+    const held = await transmitter.next();
+    const asked = clock.now();
+    clock.set(asked - 86_400_000);
+    held.answer(sets());
+    while (transmitter.polls === 1) await clock.advance(1_000);
+
+    expect(clock.now()).toBeLessThan(asked);
+  });
+
   it('may ask for an immediate answer, and for fewer events', async () => {
     await start({ longPolling: false, maxEvents: 3 });
 
