@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
@@ -169,7 +170,11 @@ export class FirstAttempts {
         if (--attempt.callers === 0) this.end(attempt).reject(error);
       };
       if (signal.aborted) leave();
-      else signal.addEventListener('abort', leave, { once: true });
+      else {
+        // Each call with the signal adds a listener, and removes it.
+        if (signal instanceof EventTarget) setMaxListeners(0, signal);
+        signal.addEventListener('abort', leave, { once: true });
+      }
       result.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
     });
   }

@@ -1,3 +1,4 @@
+import { getEventListeners, getMaxListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
@@ -484,6 +485,14 @@ describe('send', () => {
       { status: 'delivered' },
     ]);
     expect(receiver.requests).toHaveLength(1);
+  });
+
+  it('lets many calls have one signal, without a warning of a leak', async () => {
+    const { signal } = new AbortController();
+    await bench.publisher.send('all', 'order.created', {}, { signal });
+
+    expect(getMaxListeners(signal)).toBe(0);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 
   it('stops waiting when it is aborted; the delivery continues', async () => {
