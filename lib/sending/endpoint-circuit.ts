@@ -139,6 +139,8 @@ class FailureWindow {
 
   add(failed: boolean, now: number): void {
     const id = Math.floor((now * this.count) / this.length);
+    // The clock was set back: what lies ahead of it would never become old.
+    while ((this.slices.at(-1)?.id ?? id) > id) this.slices.pop();
     let slice = this.slices.at(-1);
     if (slice?.id !== id) {
       slice = { id, attempts: 0, failures: 0 };

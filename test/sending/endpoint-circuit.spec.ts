@@ -135,6 +135,15 @@ describe('a circuit', () => {
     expect(circuit.admit(later)).toBeUndefined();
   });
 
+  it('counts only what came after the clock was set back', () => {
+    const circuit = new EndpointCircuit();
+    for (let i = 0; i < 20; i++) circuit.note(false, START);
+    const outcomes = [true, true, false, true, true, false, true, true, false, true];
+    const changes = outcomes.map((failed) => circuit.note(failed, START - 86_400_000));
+
+    expect(changes.at(-1)).toBe('opened');
+  });
+
   it('does not pause longer if the clock is set back', () => {
     const circuit = failing(5, START);
 
