@@ -1,5 +1,8 @@
 import { Logger } from '@nestjs/common';
 
+/** Topics that are remembered. */
+const MAX_REMEMBERED = 1_000;
+
 /**
  * Logs for the publisher. It never throws, since an error of the application's logger would lose the outcome of an attempt, and
  * the event would be sent again.
@@ -33,6 +36,8 @@ export class PublisherLog {
    */
   once(level: 'warn' | 'error', topic: string, message: () => string, problem = ''): void {
     if (this.outages.get(topic) === problem) return;
+    // The endpoint of a topic may be deleted before it has recovered.
+    if (this.outages.size >= MAX_REMEMBERED) this.outages.clear();
     this.outages.set(topic, problem);
     this[level](message);
   }
