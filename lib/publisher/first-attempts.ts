@@ -171,8 +171,7 @@ export class FirstAttempts {
       };
       if (signal.aborted) leave();
       else {
-        // Each call with the signal adds a listener, and removes it.
-        if (signal instanceof EventTarget) setMaxListeners(0, signal);
+        allowManyListeners(signal);
         signal.addEventListener('abort', leave, { once: true });
       }
       result.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
@@ -228,4 +227,13 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
+}
+
+/** Each call with the signal adds a listener and removes it, so there is no leak to warn of. */
+function allowManyListeners(signal: AbortSignal): void {
+  try {
+    setMaxListeners(0, signal);
+  } catch {
+    // It is not one of Node.
+  }
 }
