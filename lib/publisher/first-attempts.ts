@@ -232,7 +232,7 @@ function forgotten(): WebhookStoreError {
 /** Each call with the signal adds a listener and removes it, so there is no leak to warn of. */
 function allowManyListeners(signal: AbortSignal): void {
   try {
-    setMaxListeners(0, signal);
+    setMaxListeners(Infinity, signal);
   } catch {
     // It is not one of Node.
   }
