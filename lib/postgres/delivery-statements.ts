@@ -23,7 +23,9 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
  *
  * `now` is a parameter: `null` for the clock of the server, which all processes share, or the time of a clock that the
  * application has passed to the queue. Lists of rows are one JSON parameter. Rows are locked one by one by their key
- * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join.
+ * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join. Other conditions on
+ * rows with a given key are a `CASE`, which hides them from the planner: it would read a partial index that was small when the
+ * statistics were made, such as that of unfinished deliveries before a backlog.
  */
 export class DeliveryStatements {
   readonly limits: LimitStatements;
@@ -234,7 +236,7 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
   private get leased(): string {
     return `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.schema}.delivery
-    WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
+    WHERE seq = held.seq AND claim = held.claim AND CASE status WHEN 'pending' THEN leased_until > '-infinity' END`;
   }
 
   /** `$1` queue, `$2` JSON list of ids. */
@@ -248,7 +250,7 @@ WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::t
     return `WITH chosen AS MATERIALIZED (
   SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
     SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id
-      AND (status = 'dead' OR (status = 'pending' AND due_at > ${later('$3')} AND leased_until <= ${later('$3')}))
+      AND CASE status WHEN 'dead' THEN true WHEN 'pending' THEN due_at > ${later('$3')} AND leased_until <= ${later('$3')} END
     FOR NO KEY UPDATE
   ) AS delivery
 ), changed AS (
