@@ -162,7 +162,7 @@ export class DeliveryConsumer {
   /** If it fails, the next of the three renewals per lease makes up for it. */
   private async renewLeases(): Promise<void> {
     const { connection, statements, options } = this.parts;
-    const held = this.loop.running.map(({ seq, claim }) => ({ seq, claim }));
+    const held = this.loop.running.map(({ seq, id, claim }) => ({ seq, id, claim }));
     if (held.length === 0) return;
     await connection.query(statements.extend, [
       JSON.stringify(held),

@@ -79,6 +79,29 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
+  it('does not record the outcome of a delivery that a restored database no longer has', async () => {
+    await withQueue({}, async (queue, options) => {
+      let answer!: () => void;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
+      let isRunning = false;
+      await queue.consume(async () => {
+        isRunning = true;
+        await answered;
+        return { outcome: { type: 'delivered' } };
+      });
+      await queue.enqueue([due('before')]);
+      await until(() => isRunning);
+      // The sequence of the table starts again, and another process has claimed the new delivery as often.
+      await pool.query(`UPDATE ${options.schema}.delivery SET id = 'after'`);
+      answer();
+      await queue.stop(Date.now() + 60_000);
+
+      await withQueue(options, async (other) => {
+        expect(await other.find(['after'])).toMatchObject([{ status: 'pending' }]);
+      });
+    });
+  });
+
   it('keeps deliveries over a restart, and recognises them', async () => {
     await withQueue({}, async (first, options) => {
       await first.enqueue([due('kept'), dueAtUrl('url')]);

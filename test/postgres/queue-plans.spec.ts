@@ -76,7 +76,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
           ...change,
         }),
       );
-    let leased: { seq: string; claim: number }[];
+    let leased: { seq: string; id: string; claim: number }[];
 
     beforeAll(async () => {
       const { pool } = database;
@@ -115,8 +115,8 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       await queue.stop(0);
       await pool.query(`ANALYZE ${schema}.delivery_limit`);
       leased = (
-        await pool.query<{ seq: string; claim: number }>(
-          `SELECT seq, claim FROM ${schema}.delivery WHERE leased_until > now()`,
+        await pool.query<{ seq: string; id: string; claim: number }>(
+          `SELECT seq, id, claim FROM ${schema}.delivery WHERE leased_until > now()`,
         )
       ).rows;
       const running = Object.fromEntries(leased.map(({ seq, claim }) => [`${seq}:${claim}`, 0]));
