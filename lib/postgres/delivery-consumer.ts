@@ -63,7 +63,12 @@ export class DeliveryConsumer {
       lease / 3,
       async () => void this.renewLeases().catch(() => {}),
     );
-    this.upkeep = new QueueUpkeep(connection, parts.upkeep, options);
+    this.upkeep = new QueueUpkeep(
+      connection,
+      parts.upkeep,
+      options,
+      warnOnce(parts.server, 'Counts are not merged, or old deliveries not deleted'),
+    );
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
   }
@@ -186,3 +191,16 @@ function warnOfUnsupportedNotify(server: string): void {
     { code: 'WEBHOOK_QUEUE_NOTIFY_UNSUPPORTED' },
   );
 }
+/** Warns of the first error that is no outage. */
+function warnOnce(server: string, effect: string): (error: unknown) => void {
+  let isWarned = false;
+  return (error) => {
+    if (isWarned) return;
+    isWarned = true;
+    const { message } = databaseFailure('The delivery queue', error, server);
+    process.emitWarning(`${message} ${effect}; the queue tries again.`, {
+      code: 'WEBHOOK_QUEUE_ERROR',
+    });
+  };
+}
+
