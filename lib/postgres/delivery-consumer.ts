@@ -45,7 +45,17 @@ export class DeliveryConsumer {
     this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
       this.loop.wake(lanes),
     );
-    this.outcomes = new OutcomeWriter({ connection, statements, keys: this.keys, limits, options });
+    this.outcomes = new OutcomeWriter({
+      connection,
+      statements,
+      keys: this.keys,
+      limits,
+      options,
+      onGivenUp: warnOnce(
+        parts.server,
+        'The outcome of an attempt was not recorded, and its delivery runs again',
+      ),
+    });
     this.loop = new ClaimLoop({
       ...options,
       claim: async (request) => this.claim(request),

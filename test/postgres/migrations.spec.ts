@@ -91,6 +91,28 @@ function scriptOf(schema: string, from?: number): string {
     expect(await store.find('crm')).toBeUndefined();
   });
 
+  it('is not created in a database whose encoding cannot hold every character', async () => {
+    const name = database.newSchema();
+    const format = `ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`;
+    await pool.query(`CREATE DATABASE ${name} ${format}`);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.pathname = name;
+    const latin = new Pool({ connectionString: url.href, max: 2 });
+    const queue = new PostgresQueue({ pool: latin });
+    const failure = {
+      code: 'store_unavailable',
+      message: expect.stringContaining('has the encoding LATIN1'),
+    };
+    try {
+      await expect(queue.enqueue([due('one')])).rejects.toMatchObject(failure);
+      await expect(new PostgresReplayStore(latin).migrate()).rejects.toMatchObject(failure);
+    } finally {
+      await queue.stop(0);
+      await latin.end();
+      await pool.query(`DROP DATABASE ${name}`);
+    }
+  });
+
   it('is migrated once by ten processes that start at the same time', async () => {
     const schema = database.newSchema();
     const stores = Array.from({ length: 10 }, (_, index) =>

@@ -102,6 +102,55 @@ const connectionString = urlOf('PostgreSQL');
     });
   });
 
+  it('records the outcomes beside one that PostgreSQL refuses', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    // The clock runs ahead of the statements.
+    const slow = { lease: '10m', timeout: '3m' } as const;
+    await withQueue({ clock, ...slow }, async (queue, { schema }) => {
+      const ids = ['first', 'refused', 'beside'];
+      await queue.enqueue(ids.map((id) => due(id, id)));
+      const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+      await pool.query(`ALTER TABLE ${schema}.attempt ADD CHECK (answer <> 'refused')`);
+      let answer!: () => void;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
+      const runs: string[] = [];
+      await queue.consume(async ({ id }, attempt) => {
+        runs.push(id);
+        await answered;
+        return {
+          outcome: { type: 'delivered' },
+          attempt: { attempt, at: clock.now(), method: 'POST', durationMs: 1, answer: id },
+        };
+      });
+      await until(() => runs.length === ids.length);
+      answer();
+      const statuses = async (): Promise<unknown[]> =>
+        (await queue.find(ids)).map((record) => record?.status);
+      const start = clock.now();
+      await until(async () => {
+        await clock.advance(1_000);
+        return (await statuses())[2] === 'delivered';
+      });
+      const took = clock.now() - start;
+      // It is given up after a lease, and runs again.
+      await until(async () => {
+        await clock.advance(5_000);
+        return runs.length > ids.length;
+      });
+      await pool.query(`ALTER TABLE ${schema}.attempt DROP CONSTRAINT attempt_answer_check`);
+      await until(async () => {
+        await clock.advance(5_000);
+        return (await statuses())[1] === 'delivered';
+      });
+      const warnings = warn.mock.calls.map(([message]) => String(message));
+      warn.mockRestore();
+
+      expect(took).toBeLessThan(300_000);
+      expect(runs.slice(ids.length)).toEqual(['refused']);
+      expect(warnings.filter((message) => message.includes('code 23514'))).toHaveLength(1);
+    });
+  });
+
   it('keeps deliveries over a restart, and recognises them', async () => {
     await withQueue({}, async (first, options) => {
       await first.enqueue([due('kept'), dueAtUrl('url')]);
