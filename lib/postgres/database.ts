@@ -93,7 +93,8 @@ export class Database {
   }
 
   /**
-   * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure.
+   * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure, which READ COMMITTED
+   * prevents if the default of the server is stricter.
    *
    * @param ms - milliseconds that the connection and the statement may take each; `undefined` for no deadline
    */
@@ -297,7 +298,7 @@ async function inTransaction<T>(
       return work(runOn(tx));
     });
   }
-  await client.query(`BEGIN; ${setting}; ${endsInTime(ms)}`);
+  await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${setting}; ${endsInTime(ms)}`);
   const result = await work(runOn(client));
   await client.query('COMMIT');
   return result;

@@ -194,13 +194,6 @@ function warnOfOutage(error: unknown, server: string, effect: string): void {
   });
 }
 
-function warnOfUnsupportedNotify(server: string): void {
-  process.emitWarning(
-    `The delivery queue receives no notifications from ${server}, which is probably behind a transaction pooler; it polls ` +
-      'instead. Set notify: false, or connect to PostgreSQL directly or in session mode.',
-    { code: 'WEBHOOK_QUEUE_NOTIFY_UNSUPPORTED' },
-  );
-}
 /** Warns of the first error that is no outage. */
 function warnOnce(server: string, effect: string): (error: unknown) => void {
   let isWarned = false;
@@ -214,3 +207,10 @@ function warnOnce(server: string, effect: string): (error: unknown) => void {
   };
 }
 
+function warnOfUnsupportedNotify(server: string): void {
+  process.emitWarning(
+    `The delivery queue receives no notifications from ${server}, which is probably behind a transaction pooler; it polls ` +
+      'instead. Set notify: false, or connect to PostgreSQL directly or in session mode.',
+    { code: 'WEBHOOK_QUEUE_NOTIFY_UNSUPPORTED' },
+  );
+}

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
-import type { Pool } from 'pg';
+import { Pool } from 'pg';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { type PostgresPool, PostgresQueue } from '../../lib/postgres/index.js';
 import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
@@ -77,6 +77,28 @@ const connectionString = urlOf('PostgreSQL');
 
       expect(started).toEqual(ids);
     });
+  });
+
+  it('records deliveries although transactions are serializable by default', async () => {
+    const options = '-c default_transaction_isolation=serializable';
+    const serializable = new Pool({ connectionString, options, max: 2 });
+    await withQueue({ pool: serializable }, async (queue, { schema }) => {
+      await queue.enqueue([due('first')]);
+      // As PostgreSQL does under load.
+      await pool.query(
+        `CREATE FUNCTION ${schema}.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF current_setting('transaction_isolation') = 'serializable' THEN
+             RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
+           END IF;
+           RETURN NEW;
+         END $$;
+         CREATE TRIGGER conflict BEFORE INSERT ON ${schema}.delivery
+           FOR EACH ROW EXECUTE FUNCTION ${schema}.conflict()`,
+      );
+
+      expect(await queue.enqueue([due('second')])).toEqual([undefined]);
+    });
+    await serializable.end();
   });
 
   it('does not record the outcome of a delivery that a restored database no longer has', async () => {
