@@ -58,7 +58,7 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\napplied 11 identity\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
     expect(status.stdout).toMatch(/^ {4}3 {2}delivery {3}applied \d{4}-\d\d-\d\dT/m);
@@ -84,6 +84,7 @@ async function commandLine(
         'count',
         'signed',
         'retention',
+        'identity',
       ].map((name, index) => ({
         version: index + 1,
         name,
