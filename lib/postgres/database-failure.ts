@@ -14,6 +14,8 @@ export const EMBEDDED = 'the embedded database';
 
 const BUSY =
   'it did not answer in time; await the end of a transaction that is open on it, or pass it as tx';
+const CANCELLED =
+  'it has cancelled the statement, which took longer than a statement_timeout; check its load and its locks';
 const UNREFERENCED =
   'a foreign key refers to a row that is not in this database; insert that row first, with a tx of the same database';
 
@@ -21,7 +23,10 @@ const UNREFERENCED =
 const REASONS: Readonly<Record<string, string>> = {
   '25006': 'the transaction or the server is read-only; connect to the primary server',
   '23503': UNREFERENCED,
+  '08P01': 'a pooler cannot reach the server, or does not support the protocol; check both',
+  '08006': BROKEN,
   '25P02': 'an earlier statement of the transaction failed; roll it back',
+  '25P03': BROKEN,
   '40001': CONFLICT,
   '40P01': CONFLICT,
   '28P01': 'it refuses the credentials; check user and password',
@@ -31,9 +36,12 @@ const REASONS: Readonly<Record<string, string>> = {
   '55P03': LOCKED,
   '53300': 'it has no connection left; raise max_connections, or use smaller pools',
   '53100': 'its disk is full',
+  '57014': CANCELLED,
   '57P01': 'it is shutting down',
   '57P03': 'it is starting up; try again',
   ECONNREFUSED: 'the connection was refused; check that the server runs and the address is right',
+  ENOENT: 'its Unix socket does not exist; check that the server runs and the path is right',
+  EHOSTUNREACH: 'the host cannot be reached; check the address and the network',
   ENOTFOUND: 'the host name cannot be resolved; check the address',
   EAI_AGAIN: 'the host name cannot be resolved; check the address',
   ETIMEDOUT: NO_ANSWER,
@@ -61,6 +69,9 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
 
 /** SQLSTATEs of a schema, table or column that this version of the package needs and the database lacks. */
 const BEHIND = new Set(['3F000', '42P01', '42703']);
+
+/** SQLSTATEs of the connection, resources, the operator, the system and ended sessions, and system errors. */
+const OUTAGE = /^(?:(?:08|53|57|58)\w{3}|25P0[34]|E[A-Z]+)$/;
 
 /**
  * Reports why a database could not be used, in words of this package: the driver's message may quote values.
@@ -94,13 +105,13 @@ export function databaseFailure(
   );
 }
 
-/** Whether an error is one of the server or of the connection, and not of the values of a statement or of its locks. */
+/** Whether an error is one of the server or of the connection, and not of the values of a statement, of its time or of its locks. */
 export function isOutage(cause: unknown): boolean {
   const error = driverError(cause);
   const code = codeOf(error);
-  if (BEHIND.has(code)) return true;
   const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error);
-  return reason !== undefined && ![CONFLICT, LOCKED, UNREFERENCED].includes(reason);
+  if (reason === undefined) return BEHIND.has(code) || OUTAGE.test(code);
+  return ![CONFLICT, LOCKED, CANCELLED, UNREFERENCED].includes(reason);
 }
 
 /** Whether PostgreSQL has rolled a transaction back because of a concurrent one, and it can be repeated. */

@@ -59,6 +59,9 @@ export type RunStatement = (
 /** How often a statement runs again that PostgreSQL has aborted because of a concurrent transaction. */
 const MAX_CONFLICTS = 5;
 
+/** Milliseconds after a missed deadline in which the server limits the time of each statement, which costs two round trips. */
+const OVERDUE = 60_000;
+
 /**
  * Makes PostgreSQL read the index that matches `ORDER BY`. Without current statistics (after a burst, before the first
  * ANALYZE) it expects a few rows, and would collect and sort the whole backlog with a bitmap scan.
@@ -69,10 +72,13 @@ const IN_INDEX_ORDER = 'SET LOCAL enable_bitmapscan = off';
  * Runs statements on a pool or a PGlite, each with a deadline.
  *
  * A host can vanish without closing its connections, and a driver would wait for its answer forever. A connection that
- * missed a deadline or failed is therefore destroyed, and the pool opens another one.
+ * missed a deadline or failed is therefore destroyed, and the pool opens another one. The server does not notice: a statement that
+ * waits for a lock keeps its backend. After a missed deadline, statements therefore limit their own time on the server for a while.
  */
 export class Database {
   private lastServer: string;
+  /** Until when each statement runs in a transaction, whose settings make the server give it up too. Epoch milliseconds. */
+  private overdueUntil = 0;
 
   constructor(
     private readonly source: PostgresClientSource,
@@ -87,7 +93,8 @@ export class Database {
   }
 
   /**
-   * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure.
+   * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure, which READ COMMITTED
+   * prevents if the default of the server is stricter.
    *
    * @param ms - milliseconds that the connection and the statement may take each; `undefined` for no deadline
    */
@@ -96,9 +103,12 @@ export class Database {
     statement: string,
     values: readonly unknown[],
   ): Promise<readonly Row[]> {
-    return this.withClient(ms, async (client) =>
-      rowsOf(await client.query(statement, [...values])),
-    );
+    return this.withClient(ms, async (client, isRepeated) => {
+      const isOverdue = this.clock.now() < this.overdueUntil;
+      return isRepeated || isOverdue
+        ? inTransaction(client, ms, async (run) => run(statement, values))
+        : runOn(client)(statement, values);
+    });
   }
 
   /** As `query`, for a statement whose rows are read in the order of an index. */
@@ -121,22 +131,7 @@ export class Database {
     work: (run: RunStatement) => Promise<T>,
     setting = '',
   ): Promise<T> {
-    const runOn =
-      (client: PostgresClient): RunStatement =>
-      async (statement, values) =>
-        rowsOf(await client.query(statement, [...values]));
-    return this.withClient(ms, async (client) => {
-      if (isEmbedded(client)) {
-        return client.transaction(async (tx) => {
-          if (setting !== '') await tx.exec(setting);
-          return work(runOn(tx));
-        });
-      }
-      await client.query(`BEGIN; ${setting}; ${endsIfIdle(ms)}`);
-      const result = await work(runOn(client));
-      await client.query('COMMIT');
-      return result;
-    });
+    return this.withClient(ms, async (client) => inTransaction(client, ms, work, setting));
   }
 
   /**
@@ -185,14 +180,15 @@ export class Database {
 
   private async withClient<T>(
     ms: number | undefined,
-    work: (client: PostgresClient) => Promise<T>,
+    work: (client: PostgresClient, isRepeated: boolean) => Promise<T>,
   ): Promise<T> {
     for (let conflicts = 0; ; conflicts++) {
       try {
         const client = await this.inTime(ms, async () => this.client());
+        const run = async (on: PostgresClient): Promise<T> => work(on, conflicts > 0);
         return await (isPool(client)
-          ? this.withConnection(client, ms, work)
-          : this.inTime(ms, async () => work(client)));
+          ? this.withConnection(client, ms, run)
+          : this.inTime(ms, async () => run(client)));
       } catch (error) {
         if (!isConflict(error) || conflicts === MAX_CONFLICTS) throw error;
       }
@@ -228,7 +224,10 @@ export class Database {
 
   private async inTime<T>(ms: number | undefined, work: () => Promise<T>): Promise<T> {
     if (ms === undefined) return work();
-    return inTime(this.clock, ms, work, () => new Error('timeout expired'));
+    return inTime(this.clock, ms, work, () => {
+      this.overdueUntil = this.clock.now() + OVERDUE;
+      return new Error('timeout expired');
+    });
   }
 
   private async client(): Promise<PostgresClient> {
@@ -282,12 +281,37 @@ export function isPool(client: unknown): client is PostgresPool {
   );
 }
 
+function runOn(client: PostgresClient): RunStatement {
+  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
+}
+
+/** @param setting - a statement to run first */
+async function inTransaction<T>(
+  client: PostgresClient,
+  ms: number | undefined,
+  work: (run: RunStatement) => Promise<T>,
+  setting = '',
+): Promise<T> {
+  if (isEmbedded(client)) {
+    return client.transaction(async (tx) => {
+      if (setting !== '') await tx.exec(setting);
+      return work(runOn(tx));
+    });
+  }
+  await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${setting}; ${endsInTime(ms)}`);
+  const result = await work(runOn(client));
+  await client.query('COMMIT');
+  return result;
+}
+
 /**
- * Makes the server end a transaction whose client has vanished. It would wait hours for that client otherwise, and keep the
- * rows locked that the transaction has claimed.
+ * Makes the server end a transaction whose client has given up or vanished. It would wait for a lock or for that client for hours
+ * otherwise, and keep the rows locked that the transaction has claimed.
  */
-function endsIfIdle(ms: number | undefined): string {
-  return `SET LOCAL idle_in_transaction_session_timeout = ${Math.ceil(ms ?? 0)}`;
+function endsInTime(ms: number | undefined): string {
+  // Later than the client, whose error counts as an outage: outcomes are then retried until the lock ends.
+  const timeout = Math.ceil((ms ?? 0) * 1.25);
+  return `SET LOCAL statement_timeout = ${timeout}; SET LOCAL idle_in_transaction_session_timeout = ${timeout}`;
 }
 
 /**

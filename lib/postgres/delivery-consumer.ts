@@ -45,7 +45,17 @@ export class DeliveryConsumer {
     this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
       this.loop.wake(lanes),
     );
-    this.outcomes = new OutcomeWriter({ connection, statements, keys: this.keys, limits, options });
+    this.outcomes = new OutcomeWriter({
+      connection,
+      statements,
+      keys: this.keys,
+      limits,
+      options,
+      onGivenUp: warnOnce(
+        parts.server,
+        'The outcome of an attempt was not recorded, and its delivery runs again',
+      ),
+    });
     this.loop = new ClaimLoop({
       ...options,
       claim: async (request) => this.claim(request),
@@ -63,7 +73,12 @@ export class DeliveryConsumer {
       lease / 3,
       async () => void this.renewLeases().catch(() => {}),
     );
-    this.upkeep = new QueueUpkeep(connection, parts.upkeep, options);
+    this.upkeep = new QueueUpkeep(
+      connection,
+      parts.upkeep,
+      options,
+      warnOnce(parts.server, 'Counts are not merged, or old deliveries not deleted'),
+    );
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
   }
@@ -162,7 +177,7 @@ export class DeliveryConsumer {
   /** If it fails, the next of the three renewals per lease makes up for it. */
   private async renewLeases(): Promise<void> {
     const { connection, statements, options } = this.parts;
-    const held = this.loop.running.map(({ seq, claim }) => ({ seq, claim }));
+    const held = this.loop.running.map(({ seq, id, claim }) => ({ seq, id, claim }));
     if (held.length === 0) return;
     await connection.query(statements.extend, [
       JSON.stringify(held),
@@ -177,6 +192,19 @@ function warnOfOutage(error: unknown, server: string, effect: string): void {
   process.emitWarning(`${message} ${effect}; the queue tries again every few seconds.`, {
     code: 'WEBHOOK_QUEUE_UNAVAILABLE',
   });
+}
+
+/** Warns of the first error that is no outage. */
+function warnOnce(server: string, effect: string): (error: unknown) => void {
+  let isWarned = false;
+  return (error) => {
+    if (isWarned) return;
+    isWarned = true;
+    const { message } = databaseFailure('The delivery queue', error, server);
+    process.emitWarning(`${message} ${effect}; the queue tries again.`, {
+      code: 'WEBHOOK_QUEUE_ERROR',
+    });
+  };
 }
 
 function warnOfUnsupportedNotify(server: string): void {

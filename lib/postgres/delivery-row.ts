@@ -53,6 +53,7 @@ export function laneColumn(delivery: WebhookDelivery): string {
 export interface ClaimedDelivery {
   /** The key of its row. */
   readonly seq: string;
+  readonly id: string;
   /** The fencing token: how often the delivery was claimed. */
   readonly claim: number;
   readonly lane: string;
@@ -75,6 +76,7 @@ export function claimedDelivery(row: Row, limits?: string): ClaimedDelivery {
   const [seq, claim] = [String(row['seq']), Number(row['claim'])];
   return {
     seq,
+    id: row['id'] as string,
     claim,
     lane: row['lane'] as string,
     holdsKey: row['holds_key'] === true,
@@ -89,7 +91,7 @@ export function claimedDelivery(row: Row, limits?: string): ClaimedDelivery {
 /** An outcome as a row for `settle`. */
 export interface OutcomeRow extends Pick<
   ClaimedDelivery,
-  'seq' | 'claim' | 'attempts' | 'throws' | 'lane' | 'slot'
+  'seq' | 'id' | 'claim' | 'attempts' | 'throws' | 'lane' | 'slot'
 > {
   /** Epoch milliseconds until which its receiver is overloaded. */
   readonly overloaded?: number | undefined;
@@ -144,8 +146,8 @@ export function outcomeRow(
 
 /** The row that returns a claimed delivery to the queue without a change. */
 export function releasedRow(claimed: ClaimedDelivery): OutcomeRow {
-  const { seq, claim, attempts, throws, lane, slot } = claimed;
-  return { seq, claim, status: 'pending', attempts, throws, lane, slot, releases: false };
+  const { seq, id, claim, attempts, throws, lane, slot } = claimed;
+  return { seq, id, claim, status: 'pending', attempts, throws, lane, slot, releases: false };
 }
 
 function attemptColumns(attempt: DeliveryAttempt | undefined): object {

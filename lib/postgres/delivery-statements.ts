@@ -23,7 +23,9 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
  *
  * `now` is a parameter: `null` for the clock of the server, which all processes share, or the time of a clock that the
  * application has passed to the queue. Lists of rows are one JSON parameter. Rows are locked one by one by their key
- * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join.
+ * (`LATERAL`) and changed by a list of keys: without statistics, the planner may read the whole table for a join. Other conditions on
+ * rows with a given key are a `CASE`, which hides them from the planner: it would read a partial index that was small when the
+ * statistics were made, such as that of unfinished deliveries before a backlog.
  */
 export class DeliveryStatements {
   readonly limits: LimitStatements;
@@ -180,10 +182,10 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
 ) AS due`;
   }
 
-  /** `$1` JSON list of `{ seq, claim }`, `$2` now, `$3` lease in milliseconds. */
+  /** `$1` JSON list of `{ seq, id, claim }`, `$2` now, `$3` lease in milliseconds. */
   get extend(): string {
     return `WITH given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int)
+  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, id text, claim int)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE SKIP LOCKED
   ) AS delivery
@@ -200,7 +202,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
    */
   get settle(): string {
     return `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
-  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, claim int, status text, due float8, attempts int,
+  SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, id text, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
     answer text, signed text, blocks_key boolean, releases boolean)
 ), own AS MATERIALIZED (
@@ -230,11 +232,14 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
 SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FROM last)`;
   }
 
-  /** Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. */
+  /**
+   * Selects those of the rows of `given` that are still leased by their claim; a lock and a bracket follow. A database that was restored
+   * to an earlier time gives each `seq` again, to another delivery.
+   */
   private get leased(): string {
-    return `SELECT delivery.seq FROM (SELECT seq, claim FROM given ORDER BY seq) AS held, LATERAL (
+    return `SELECT delivery.seq FROM (SELECT seq, id, claim FROM given ORDER BY seq) AS held, LATERAL (
     SELECT seq FROM ${this.schema}.delivery
-    WHERE seq = held.seq AND claim = held.claim AND status = 'pending' AND leased_until > '-infinity'`;
+    WHERE seq = held.seq AND claim = held.claim AND CASE status WHEN 'pending' THEN id = held.id AND leased_until > '-infinity' END`;
   }
 
   /** `$1` queue, `$2` JSON list of ids. */
@@ -248,7 +253,7 @@ WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::t
     return `WITH chosen AS MATERIALIZED (
   SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
     SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id
-      AND (status = 'dead' OR (status = 'pending' AND due_at > ${later('$3')} AND leased_until <= ${later('$3')}))
+      AND CASE status WHEN 'dead' THEN true WHEN 'pending' THEN due_at > ${later('$3')} AND leased_until <= ${later('$3')} END
     FOR NO KEY UPDATE
   ) AS delivery
 ), changed AS (

@@ -124,7 +124,8 @@ SELECT set_config('lock_timeout', before, true) AS lock_timeout FROM setting WHE
   /** `$1` queue, `$2` JSON list of ids. Returns `id` and `seq` of those that blocked their key. */
   get skip(): string {
     return `UPDATE ${this.schema}.delivery SET holds_key = false
-WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json))) AND status = 'dead' AND holds_key
+WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))
+  AND CASE status WHEN 'dead' THEN holds_key END
 RETURNING id, seq::text AS seq`;
   }
 }

@@ -92,7 +92,7 @@ RETURNING lane`;
   FROM gate, moment, LATERAL jsonb_each(gate.running) AS slot
   WHERE slot.value::float8 > ms OR EXISTS (
     SELECT FROM ${delivery} AS delivery WHERE delivery.seq = split_part(slot.key, ':', 1)::bigint
-      AND claim = split_part(slot.key, ':', 2)::int AND status = 'pending' AND leased_until > ${now} OFFSET 0)
+      AND claim = split_part(slot.key, ':', 2)::int AND CASE status WHEN 'pending' THEN leased_until > ${now} END OFFSET 0)
   GROUP BY gate.lane
 ), bucket AS MATERIALIZED (
   SELECT gate.*, coalesce(started.running, '{}') AS still_running, coalesce(used, 0) AS used, ms,

@@ -15,11 +15,15 @@ interface OutcomeWriterParts {
   readonly keys: KeyTurns;
   readonly limits: DeliveryLimitTable;
   readonly options: ResolvedDatabaseQueueOptions;
+  /** Called for an outcome that cannot be written. */
+  readonly onGivenUp: (error: unknown) => void;
 }
 
 interface PendingOutcome {
   readonly outcome: OutcomeRow;
   readonly done: () => void;
+  /** When it is given up unless there is an outage; epoch milliseconds. */
+  readonly end: number;
 }
 
 /**
@@ -38,8 +42,9 @@ export class OutcomeWriter {
 
   /** Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired. */
   async write(outcome: OutcomeRow): Promise<void> {
+    const { clock, lease } = this.parts.options;
     return new Promise((done) => {
-      this.pending.push({ outcome, done });
+      this.pending.push({ outcome, done, end: clock.now() + lease });
       this.writing ??= this.drain();
     });
   }
@@ -55,24 +60,37 @@ export class OutcomeWriter {
     while (this.pending.length > 0) {
       const batch = this.pending;
       this.pending = [];
-      await this.writeWithRetries(batch.map(({ outcome }) => outcome));
-      for (const { done } of batch) done();
+      const failed = await this.writeBatch(batch);
+      if (failed.length > 0) await this.pause();
+      this.pending.unshift(...failed);
     }
     this.writing = undefined;
   }
 
-  private async writeWithRetries(outcomes: readonly OutcomeRow[]): Promise<void> {
-    const { clock, lease } = this.parts.options;
-    const end = clock.now() + lease;
+  /** @returns those to write again */
+  private async writeBatch(batch: readonly PendingOutcome[]): Promise<readonly PendingOutcome[]> {
     for (;;) {
       try {
-        return await this.settle(outcomes);
+        await this.settle(batch.map(({ outcome }) => outcome));
+        break;
       } catch (error) {
-        const isOver = !isOutage(error) && clock.now() + PAUSE >= end;
-        if (this.closed || isOver) return;
+        const isOver = this.closed || this.parts.options.clock.now() + PAUSE >= batch[0]!.end;
+        if (isOutage(error)) {
+          if (this.closed) break;
+        } else if (batch.length > 1) {
+          // One by one: an outcome that cannot be written must not affect the others.
+          const failed: PendingOutcome[] = [];
+          for (const one of batch) failed.push(...(await this.writeBatch([one])));
+          return failed;
+        } else if (isOver) {
+          this.parts.onGivenUp(error);
+          break;
+        } else return batch;
       }
       await this.pause();
     }
+    for (const { done } of batch) done();
+    return [];
   }
 
   /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */

@@ -1,5 +1,6 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
+import { isOutage } from './database-failure.js';
 import type { QueueConnection } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { DELETED_AT_ONCE, MERGED_AT_ONCE, type UpkeepStatements } from './upkeep-statements.js';
@@ -24,14 +25,25 @@ export class QueueUpkeep {
   private keysUntil = FIRST_KEY;
   private limitsUntil = FIRST_LIMIT;
 
+  /** @param onFailure - called for each failure that is no outage */
   constructor(
     private readonly connection: QueueConnection,
     private readonly statements: UpkeepStatements,
     private readonly options: ResolvedDatabaseQueueOptions,
+    onFailure: (error: unknown) => void,
   ) {
     const { clock, keepDelivered, keepDead, keepPayloads } = options;
+    const reporting = async <T>(work: () => Promise<T>): Promise<T> => {
+      try {
+        return await work();
+      } catch (error) {
+        // Claims report an outage.
+        if (!isOutage(error)) onFailure(error);
+        throw error;
+      }
+    };
     const inBatches = (batch: () => Promise<boolean>): CancelWake =>
-      repeatInBatches(clock, RETENTION_INTERVAL, batch);
+      repeatInBatches(clock, RETENTION_INTERVAL, async () => reporting(batch));
     this.timers = [
       inBatches(async () => this.deleteOld('deleteDelivered', keepDelivered)),
       ...(keepDead === undefined
@@ -40,8 +52,8 @@ export class QueueUpkeep {
       ...(keepPayloads === undefined
         ? []
         : [inBatches(async () => this.dropPayloads(keepPayloads))]),
-      repeat(clock, UNUSED_INTERVAL, async () => this.deleteUnused()),
-      repeat(clock, MERGE_INTERVAL, async () => this.mergeCounts()),
+      repeat(clock, UNUSED_INTERVAL, async () => reporting(async () => this.deleteUnused())),
+      repeat(clock, MERGE_INTERVAL, async () => reporting(async () => this.mergeCounts())),
     ];
   }
 

@@ -58,7 +58,7 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\napplied 11 identity\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
     expect(status.stdout).toMatch(/^ {4}3 {2}delivery {3}applied \d{4}-\d\d-\d\dT/m);
@@ -84,6 +84,7 @@ async function commandLine(
         'count',
         'signed',
         'retention',
+        'identity',
       ].map((name, index) => ({
         version: index + 1,
         name,
@@ -120,7 +121,7 @@ async function commandLine(
     expect(await reportOf(schema)).toMatchObject({
       schema,
       state: 'behind',
-      latest: 10,
+      latest: 11,
       steps: [
         { version: 1, name: 'replay', appliedAt: null },
         { version: 2, name: 'endpoint', appliedAt: null },
@@ -132,6 +133,7 @@ async function commandLine(
         { version: 8, name: 'count', appliedAt: null },
         { version: 9, name: 'signed', appliedAt: null },
         { version: 10, name: 'retention', appliedAt: null },
+        { version: 11, name: 'identity', appliedAt: null },
       ],
     });
   });
@@ -139,19 +141,19 @@ async function commandLine(
   it('accept what a newer version has added', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (11, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (12, 'later')`);
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
 
     expect([migrated.code, status.code]).toEqual([0, 0]);
-    expect(status.stdout).toMatch(/^ {3}11 {2}later +applied /m);
+    expect(status.stdout).toMatch(/^ {3}12 {2}later +applied /m);
   });
 
   it('refuse a schema that a newer version has changed, and change nothing', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (11, 'changed', true)`,
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (12, 'changed', true)`,
     );
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
@@ -160,7 +162,7 @@ async function commandLine(
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(
-        /at version 11, but this version of the package only knows 10.*\n$/,
+        /at version 12, but this version of the package only knows 11.*\n$/,
       ),
     });
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/does not work with/)]);

@@ -12,7 +12,7 @@ const NOW = Date.UTC(2026, 0, 1);
 function claimedBy(seq: string, endpointId: string): ClaimedDelivery {
   const lane = JSON.stringify([endpointId, null]);
   const read = () => due(seq, endpointId).delivery;
-  return { seq, claim: 1, lane, attempts: 0, throws: 0, holdsKey: false, read };
+  return { seq, id: seq, claim: 1, lane, attempts: 0, throws: 0, holdsKey: false, read };
 }
 
 function fail(error: unknown): never {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { databaseFailure, describeServer } from '../../lib/postgres/database-failure.js';
+import { databaseFailure, describeServer, isOutage } from '../../lib/postgres/database-failure.js';
 
 /** As libraries put it around the error of their driver. */
 function quoting(code: string): Error {
@@ -66,5 +66,30 @@ describe('the message of a database that cannot be used', () => {
 
     expect(failure.message).toContain(`The queue cannot use ${message}`);
     expect(failure.message).not.toMatch(/not-to-be-shown|quotes/);
+  });
+});
+
+describe('an outage', () => {
+  it.each([
+    ['08P01', 'a pooler cannot reach the server'],
+    ['08006', 'the connection was lost'],
+    ['53200', 'code 53200'],
+    ['58030', 'code 58030'],
+    ['25P03', 'the connection was lost'],
+    ['ENOENT', 'its Unix socket does not exist'],
+    ['EHOSTUNREACH', 'the host cannot be reached'],
+    ['ENETUNREACH', 'code ENETUNREACH'],
+  ])('is recognised by %s', (code, reason) => {
+    expect(isOutage({ code })).toBe(true);
+    expect(databaseFailure('The queue', { code }).message).toContain(reason);
+  });
+
+  it.each([
+    ['57014', 'it has cancelled the statement'],
+    ['22P05', 'code 22P05'],
+    ['55P03', 'held'],
+  ])('is not assumed for %s, which a statement can cause', (code, reason) => {
+    expect(isOutage({ code })).toBe(false);
+    expect(databaseFailure('The queue', { code }).message).toContain(reason);
   });
 });

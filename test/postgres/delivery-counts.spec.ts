@@ -1,4 +1,5 @@
-import { afterAll, expect, it } from '@jest/globals';
+import { afterAll, expect, it, jest } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
@@ -12,6 +13,49 @@ const HOUR = 3_600_000;
   const database = new TestDatabase();
   const { pool } = database;
   afterAll(async () => database.close());
+
+  it.each([
+    ['are merged', '', 0],
+    ['are not merged without a replica identity, which is reported once', 'NOTHING', 1],
+  ])('%s in a database that publishes its tables', async (_, identity, warnings) => {
+    const schema = database.newSchema();
+    const clock = new TestClock(Date.now() + 60_000);
+    const queue = new PostgresQueue({
+      pool,
+      schema,
+      clock,
+      notify: false,
+      lease: '10m',
+      timeout: '3m',
+    });
+    await queue.enqueue([due('one')]);
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    try {
+      await pool.query(`CREATE PUBLICATION ${schema} FOR TABLE ${schema}.delivery_change`);
+      if (identity !== '') {
+        await pool.query(`ALTER TABLE ${schema}.delivery_change REPLICA IDENTITY ${identity}`);
+      }
+      await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+      await until(async () => (await queue.find(['one']))[0]?.status === 'delivered');
+      for (let rounds = 0; rounds < 3; rounds++) {
+        await clock.advance(5_000);
+        const ask = `SELECT FROM ${schema}.delivery_change`;
+        if (identity === '') await until(async () => (await pool.query(ask)).rowCount === 0);
+        else await until(() => warn.mock.calls.length > 0);
+      }
+
+      expect(warn.mock.calls).toEqual(
+        Array.from({ length: warnings }, () => [
+          expect.stringContaining('the query failed with code 55000'),
+          { code: 'WEBHOOK_QUEUE_ERROR' },
+        ]),
+      );
+    } finally {
+      await queue.stop(0);
+      await pool.query(`DROP PUBLICATION IF EXISTS ${schema}`);
+      warn.mockRestore();
+    }
+  });
 
   it('stay right while several processes merge, and after redeliveries and deletions', async () => {
     const schema = database.newSchema();

@@ -91,6 +91,28 @@ function scriptOf(schema: string, from?: number): string {
     expect(await store.find('crm')).toBeUndefined();
   });
 
+  it('is not created in a database whose encoding cannot hold every character', async () => {
+    const name = database.newSchema();
+    const format = `ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`;
+    await pool.query(`CREATE DATABASE ${name} ${format}`);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.pathname = name;
+    const latin = new Pool({ connectionString: url.href, max: 2 });
+    const queue = new PostgresQueue({ pool: latin });
+    const failure = {
+      code: 'store_unavailable',
+      message: expect.stringContaining('has the encoding LATIN1'),
+    };
+    try {
+      await expect(queue.enqueue([due('one')])).rejects.toMatchObject(failure);
+      await expect(new PostgresReplayStore(latin).migrate()).rejects.toMatchObject(failure);
+    } finally {
+      await queue.stop(0);
+      await latin.end();
+      await pool.query(`DROP DATABASE ${name}`);
+    }
+  });
+
   it('is migrated once by ten processes that start at the same time', async () => {
     const schema = database.newSchema();
     const stores = Array.from({ length: 10 }, (_, index) =>
@@ -100,7 +122,7 @@ function scriptOf(schema: string, from?: number): string {
     );
     await Promise.all(stores.map(async (store) => store.migrate()));
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('equals the one that the script creates', async () => {
@@ -119,7 +141,7 @@ function scriptOf(schema: string, from?: number): string {
     }
     await pool.query(scriptOf(schema, from));
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('adopts the table of a replay store from before migrations existed', async () => {
@@ -132,7 +154,7 @@ function scriptOf(schema: string, from?: number): string {
 
     expect(verdict.status).toBe('reserved');
     expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('keeps the endpoints of version 2', async () => {
@@ -145,7 +167,7 @@ function scriptOf(schema: string, from?: number): string {
     await store.migrate();
 
     expect(await store.find('crm')).toEqual(ENDPOINT);
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('is unchanged after a step that fails', async () => {
@@ -198,7 +220,7 @@ function scriptOf(schema: string, from?: number): string {
     const schema = database.newSchema();
     const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (11, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (12, 'later')`);
     await store.migrate();
     const queue = new PostgresQueue({ pool, schema });
 
@@ -212,9 +234,9 @@ function scriptOf(schema: string, from?: number): string {
     const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (11, 'changed', true), (12, 'later', false)`,
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (12, 'changed', true), (13, 'later', false)`,
     );
-    const message = /at version 11, .* knows 10/;
+    const message = /at version 12, .* knows 11/;
 
     const ahead = { code: 'schema_ahead', message: expect.stringMatching(message) };
     await expect(store.migrate()).rejects.toMatchObject(ahead);
@@ -242,7 +264,7 @@ function scriptOf(schema: string, from?: number): string {
     await new PostgresEndpointStore(user, storeIn(schema)).migrate();
     await user.end();
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
   });
 
   it('that is up to date serves a user with read and write privileges only', async () => {

@@ -60,6 +60,29 @@ async function reserve(
     expect(handled).toHaveLength(claims.length);
   });
 
+  it('makes the server give up a statement, once one has taken too long', async () => {
+    const clock = new TestClock();
+    const impatient = new PostgresReplayStore(database.pool, { schema, timeout: '300ms', clock });
+    const locker = await database.pool.connect();
+    try {
+      await locker.query(`BEGIN; LOCK TABLE ${schema}.replay`);
+      const [first] = await Promise.all([
+        impatient.reserve(newClaim()).catch((error: unknown) => error),
+        untilLocked(database.pool, `%${schema}.replay%`).then(() => clock.advance(300)),
+      ]);
+      // The clock of this process stands still: only the server can end this one.
+      const second = await impatient.reserve(newClaim()).catch((error: unknown) => error);
+
+      expect([first, second].map((error) => (error as Error).message)).toEqual([
+        expect.stringContaining('it did not answer in time'),
+        expect.stringContaining('it has cancelled the statement'),
+      ]);
+    } finally {
+      await locker.query('ROLLBACK');
+      locker.release();
+    }
+  });
+
   it('removes expired entries only', async () => {
     const now = Date.now();
     const keys = Array.from({ length: 6 }, () =>

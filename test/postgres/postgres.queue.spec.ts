@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
-import type { Pool } from 'pg';
+import { Pool } from 'pg';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { type PostgresPool, PostgresQueue } from '../../lib/postgres/index.js';
 import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
@@ -76,6 +76,100 @@ const connectionString = urlOf('PostgreSQL');
       await until(() => started.length === ids.length);
 
       expect(started).toEqual(ids);
+    });
+  });
+
+  it('records deliveries although transactions are serializable by default', async () => {
+    const options = '-c default_transaction_isolation=serializable';
+    const serializable = new Pool({ connectionString, options, max: 2 });
+    await withQueue({ pool: serializable }, async (queue, { schema }) => {
+      await queue.enqueue([due('first')]);
+      // As PostgreSQL does under load.
+      await pool.query(
+        `CREATE FUNCTION ${schema}.conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           IF current_setting('transaction_isolation') = 'serializable' THEN
+             RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
+           END IF;
+           RETURN NEW;
+         END $$;
+         CREATE TRIGGER conflict BEFORE INSERT ON ${schema}.delivery
+           FOR EACH ROW EXECUTE FUNCTION ${schema}.conflict()`,
+      );
+
+      expect(await queue.enqueue([due('second')])).toEqual([undefined]);
+    });
+    await serializable.end();
+  });
+
+  it('does not record the outcome of a delivery that a restored database no longer has', async () => {
+    await withQueue({}, async (queue, options) => {
+      let answer!: () => void;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
+      let isRunning = false;
+      await queue.consume(async () => {
+        isRunning = true;
+        await answered;
+        return { outcome: { type: 'delivered' } };
+      });
+      await queue.enqueue([due('before')]);
+      await until(() => isRunning);
+      // The sequence of the table starts again, and another process has claimed the new delivery as often.
+      await pool.query(`UPDATE ${options.schema}.delivery SET id = 'after'`);
+      answer();
+      await queue.stop(Date.now() + 60_000);
+
+      await withQueue(options, async (other) => {
+        expect(await other.find(['after'])).toMatchObject([{ status: 'pending' }]);
+      });
+    });
+  });
+
+  it('records the outcomes beside one that PostgreSQL refuses', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    // The clock runs ahead of the statements.
+    const slow = { lease: '10m', timeout: '3m' } as const;
+    await withQueue({ clock, ...slow }, async (queue, { schema }) => {
+      const ids = ['first', 'refused', 'beside'];
+      await queue.enqueue(ids.map((id) => due(id, id)));
+      const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+      await pool.query(`ALTER TABLE ${schema}.attempt ADD CHECK (answer <> 'refused')`);
+      let answer!: () => void;
+      const answered = new Promise<void>((resolve) => (answer = resolve));
+      const runs: string[] = [];
+      await queue.consume(async ({ id }, attempt) => {
+        runs.push(id);
+        await answered;
+        return {
+          outcome: { type: 'delivered' },
+          attempt: { attempt, at: clock.now(), method: 'POST', durationMs: 1, answer: id },
+        };
+      });
+      await until(() => runs.length === ids.length);
+      answer();
+      const statuses = async (): Promise<unknown[]> =>
+        (await queue.find(ids)).map((record) => record?.status);
+      const start = clock.now();
+      await until(async () => {
+        await clock.advance(1_000);
+        return (await statuses())[2] === 'delivered';
+      });
+      const took = clock.now() - start;
+      // It is given up after a lease, and runs again.
+      await until(async () => {
+        await clock.advance(5_000);
+        return runs.length > ids.length;
+      });
+      await pool.query(`ALTER TABLE ${schema}.attempt DROP CONSTRAINT attempt_answer_check`);
+      await until(async () => {
+        await clock.advance(5_000);
+        return (await statuses())[1] === 'delivered';
+      });
+      const warnings = warn.mock.calls.map(([message]) => String(message));
+      warn.mockRestore();
+
+      expect(took).toBeLessThan(300_000);
+      expect(runs.slice(ids.length)).toEqual(['refused']);
+      expect(warnings.filter((message) => message.includes('code 23514'))).toHaveLength(1);
     });
   });
 

@@ -15,6 +15,8 @@ import { due } from './deliveries.js';
 const QUEUE = 'webhook-deliveries';
 const PENDING = 100_000;
 const LEASE = 30_000;
+/** The ids of 50 dead deliveries. */
+const DEAD = JSON.stringify(Array.from({ length: 50 }, (_, index) => `dead--60-${index + 1}`));
 
 interface PlanNode {
   readonly 'Actual Rows': number;
@@ -29,9 +31,11 @@ function mostRowsRead(node: PlanNode): number {
   return Math.max(own, ...(node.Plans ?? []).map(mostRowsRead));
 }
 
-(await describeWith('PostgreSQL'))(
-  'a queue of 100,000 pending deliveries that was never analysed',
-  () => {
+const describeOnServer = await describeWith('PostgreSQL');
+
+describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
+  'a queue of 100,000 pending deliveries that was %s',
+  (statistics) => {
     const database = new TestDatabase();
     const schema = database.newSchema();
     const statements = new DeliveryStatements(schema);
@@ -72,21 +76,23 @@ function mostRowsRead(node: PlanNode): number {
           ...change,
         }),
       );
-    let leased: { seq: string; claim: number }[];
+    let leased: { seq: string; id: string; claim: number }[];
 
     beforeAll(async () => {
       const { pool } = database;
       const queue = new PostgresQueue({ pool, schema });
       await queue.enqueue([due('first')]);
-      await queue.stop(0);
       await pool.query(`ALTER TABLE ${schema}.delivery SET (autovacuum_enabled = off)`);
-      for (const [status, count, seconds] of [
-        ['pending', PENDING, -60],
-        ['delivered', PENDING / 10, -60],
-        ['pending', 50, 60],
-      ] as const) {
-        await fill(status, count, seconds);
+      await fill('delivered', PENDING / 10, -60);
+      if (statistics !== 'never analysed') {
+        await pool.query(`DELETE FROM ${schema}.delivery WHERE status = 'pending'`);
+        await pool.query(`VACUUM ANALYZE ${schema}.delivery`);
+        await queue.enqueue([due('first')]);
       }
+      await fill('pending', PENDING, -60);
+      await fill('pending', 50, 60);
+      await fill('dead', 1_000, -60);
+      await pool.query(`UPDATE ${schema}.delivery SET holds_key = true WHERE status = 'dead'`);
       await pool.query(
         `UPDATE ${schema}.delivery SET lane = 'lane-last' WHERE id IN (
          SELECT id FROM ${schema}.delivery WHERE status = 'pending' AND leased_until < now() ORDER BY seq DESC LIMIT 4)`,
@@ -106,11 +112,18 @@ function mostRowsRead(node: PlanNode): number {
         `INSERT INTO ${schema}.delivery_limit (queue, lane, used_at)
          SELECT '${QUEUE}', 'lane-' || n, now() - interval '31 days' FROM generate_series(1, 10000) AS n`,
       );
+      await queue.stop(0);
+      await pool.query(`ANALYZE ${schema}.delivery_limit`);
       leased = (
-        await pool.query<{ seq: string; claim: number }>(
-          `SELECT seq, claim FROM ${schema}.delivery WHERE leased_until > now()`,
+        await pool.query<{ seq: string; id: string; claim: number }>(
+          `SELECT seq, id, claim FROM ${schema}.delivery WHERE leased_until > now()`,
         )
       ).rows;
+      const running = Object.fromEntries(leased.map(({ seq, claim }) => [`${seq}:${claim}`, 0]));
+      await pool.query(
+        `UPDATE ${schema}.delivery_limit SET concurrency = 60, running = $1 WHERE lane = 'lane-1'`,
+        [running],
+      );
     });
     afterAll(async () => database.close());
 
@@ -185,9 +198,22 @@ function mostRowsRead(node: PlanNode): number {
         },
       ],
       [
-        'redelivers a delivery',
-        1,
-        async () => explain.query(60_000, statements.redeliver, [QUEUE, '["first"]', null, null]),
+        'redelivers 50 deliveries',
+        50,
+        async () => explain.query(60_000, statements.redeliver, [QUEUE, DEAD, null, null]),
+      ],
+      [
+        'skips 50 deliveries',
+        50,
+        async () => explain.query(60_000, statements.keys.skip, [QUEUE, DEAD]),
+      ],
+      [
+        'starts a delivery in a lane whose 50 others are running',
+        50,
+        async () => {
+          const lanes = JSON.stringify([{ lane: 'lane-1', slots: 1 }]);
+          return inOrder([statements.limits.claim, [QUEUE, null, LEASE, lanes, 1_000, 1_000]]);
+        },
       ],
       [
         'deletes 1,000 deliveries past their retention',

@@ -37,7 +37,7 @@ const APPLIED = Array.from({ length: 64 }, (_, index) => {
 
 /** Answers to what a queue asks when it opens. Opening is not part of a run. */
 const OPENING = [
-  [/^SELECT to_regclass/, [{ there: true }]],
+  [/^SELECT to_regclass/, [{ there: true, encoding: 'UTF8' }]],
   [/FROM \w+\.migration /, APPLIED],
   [/^SELECT current_database/, [{ database_name: 'simulated', oid: '1', system: '1' }]],
 ];

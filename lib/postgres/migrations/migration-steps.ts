@@ -306,6 +306,11 @@ function deliveryRetention(schema: string): readonly string[] {
   ];
 }
 
+/** Without a key, the rows of a published table cannot be deleted: all of their columns identify them. */
+function changeIdentity(schema: string): readonly string[] {
+  return [`ALTER TABLE ${schema}.delivery_change REPLICA IDENTITY FULL;`];
+}
+
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
@@ -323,5 +328,6 @@ export function migrationSteps(schema: string): readonly MigrationStep[] {
     { version: 9, name: 'signed', statements: attemptSigned(schema) },
     // An older version would send an event again without its data.
     { version: 10, name: 'retention', statements: deliveryRetention(schema), breaking: true },
+    { version: 11, name: 'identity', statements: changeIdentity(schema) },
   ];
 }

@@ -143,7 +143,11 @@ export class SchemaMigrator {
 
   private async applied(): Promise<readonly (MigrationState & { appliedAt: Date })[]> {
     const table = `${this.schema}.migration`;
-    const [found] = await this.run('SELECT to_regclass($1::text) IS NOT NULL AS there', [table]);
+    const [found] = await this.run(
+      `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding`,
+      [table],
+    );
+    if (found?.['encoding'] !== 'UTF8') throw unsupported(found?.['encoding']);
     if (found?.['there'] !== true) return [];
     const rows = await this.run(
       `SELECT version, name, breaking, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
@@ -154,6 +158,14 @@ export class SchemaMigrator {
       rows as unknown as { version: number; name: string; breaking: boolean; at: number }[]
     ).map(({ at, ...step }) => ({ ...step, appliedAt: new Date(at) }));
   }
+}
+
+function unsupported(encoding: unknown): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    `The database has the encoding ${String(encoding)}, which cannot hold every character of an event or of an answer: ` +
+      `create one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and use that.`,
+  );
 }
 
 function ahead(schema: string, found: number, known: number): WebhookStoreError {
