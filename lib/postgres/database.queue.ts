@@ -24,7 +24,7 @@ import { DeliveryLimitTable } from './delivery-limit-table.js';
 import {
   attemptOf,
   countsOf,
-  deliveryRow,
+  deliveryRows,
   laneColumn,
   listedDelivery,
   recordOf,
@@ -348,7 +348,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       if (!first.has(item.delivery.id)) first.set(item.delivery.id, item);
     }
     const isKeyed = haveTurns(deliveries);
-    const given = JSON.stringify([...first.values()].map(deliveryRow));
+    const { given, payloads } = deliveryRows([...first.values()]);
     const { keys, record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
@@ -367,6 +367,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       lockTimeout,
       how.notifies ? this.channel : null,
       isJoined,
+      payloads,
     ]);
     if (!hasRows(rows)) throw new Error('transaction is closed');
     const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));

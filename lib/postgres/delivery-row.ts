@@ -24,13 +24,30 @@ const TEXT_COLUMNS = {
   ordering_key: 'orderingKey',
 } as const;
 
-/** A delivery as a row for `record`. @param place - among those that are recorded together */
-export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: number): object {
+/** The JSON lists of `record`: rows, and their payloads, of which deliveries of one event share one. */
+export function deliveryRows(deliveries: readonly EnqueuedDelivery[]): {
+  readonly given: string;
+  readonly payloads: string;
+} {
+  const payloads = [...new Set(deliveries.map(({ delivery }) => delivery.payload.bytes))];
+  const places = new Map(payloads.map((bytes, index) => [bytes, index + 1]));
+  const rows = deliveries.map((item, place) => ({
+    ...deliveryRow(item),
+    place,
+    payload: places.get(item.delivery.payload.bytes),
+  }));
+  return {
+    given: JSON.stringify(rows),
+    payloads: JSON.stringify(payloads.map((bytes) => bytes && base64Of(bytes))),
+  };
+}
+
+function deliveryRow({ delivery, notBefore }: EnqueuedDelivery): object {
   const { id, payload, createdAt, ...rest } = delivery;
-  const { bytes, ...kind } = payload;
+  const { bytes: _, ...kind } = payload;
   const { sequence, ...members } = { sequence: undefined, ...rest };
   const details: Record<string, unknown> = { payload: kind, ...members };
-  const row: Record<string, unknown> = { place, id, created: createdAt, due: notBefore, sequence };
+  const row: Record<string, unknown> = { id, created: createdAt, due: notBefore, sequence };
   for (const [column, member] of Object.entries(TEXT_COLUMNS)) {
     const value = details[member];
     if (typeof value !== 'string') continue;
@@ -41,7 +58,6 @@ export function deliveryRow({ delivery, notBefore }: EnqueuedDelivery, place: nu
   if (delivery.received !== undefined) row['receiver'] = storableText(delivery.received.receiver);
   row['lane'] = laneColumn(delivery);
   row['details'] = JSON.stringify(details);
-  row['payload'] = bytes && base64Of(bytes);
   return row;
 }
 

@@ -37,10 +37,10 @@ export class DeliveryStatements {
   }
 
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` now, `$4` time of this process, `$5` `lock_timeout` or `null`, `$6` channel
-   * to notify or `null`, `$7` whether it runs in a transaction of the caller. Returns a row for each given one: `fresh`, or the columns
-   * of the known delivery. With `$7`, it returns none and does nothing unless {@link HAS_WRITTEN}. It fails with SQLSTATE 55P03 if it
-   * waits too long for a transaction that records the same id.
+   * `$1` queue, `$2` JSON list of rows of `deliveryRows`, `$3` now, `$4` time of this process, `$5` `lock_timeout` or `null`, `$6` channel
+   * to notify or `null`, `$7` whether it runs in a transaction of the caller, `$8` JSON list of payloads in base64, to whose places from 1
+   * the rows refer. Returns a row for each given one: `fresh`, or the columns of the known delivery. With `$7`, it returns none and does
+   * nothing unless {@link HAS_WRITTEN}. It fails with SQLSTATE 55P03 if it waits too long for a transaction that records the same id.
    */
   get record(): string {
     return this.recording(PLAIN);
@@ -61,20 +61,23 @@ export class DeliveryStatements {
 
   /** @param keyed - the parts of the statement that depend on ordering keys */
   private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
+    // Sorted before payloads are added to the rows: a sort writes large ones to disk.
     return `WITH moment AS MATERIALIZED (
   SELECT ${skew('$3', '$4')} AS skew, ${settingLockTimeout('$5')}
 ), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
-    tenant text, receiver text, lane text, details text, payload text, due float8, created float8, ordering_key text,
+    tenant text, receiver text, lane text, details text, payload int, due float8, created float8, ordering_key text,
     sequence bigint, subject text)
   WHERE NOT $7::boolean OR ${HAS_WRITTEN}
 )${numbered}, recorded AS (
   INSERT INTO ${this.schema}.delivery (queue, id, event_id, event, endpoint_id, tenant, receiver, lane, details, payload, due_at,
     created_at, updated_at, ordering_key, sequence, holds_key, held, limited, subject)
-  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, decode(payload, 'base64'),
+  SELECT $1::text, id, event_id, event, endpoint_id, tenant, receiver, lane, details::json, (ARRAY(
+      SELECT decode(bytes, 'base64') FROM json_array_elements_text($8::text::json) WITH ORDINALITY AS list(bytes, place) ORDER BY place
+    ))[payload],
     ${timeOf('(due + skew)')}, ${timeOf('created')}, ${timeOf('created')}, ordering_key, ${number}, ${holdsKey}, ${held},
     EXISTS (SELECT FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = given.lane OFFSET 0), subject
-  FROM ${source}, moment ORDER BY place
+  FROM (SELECT * FROM ${source} ORDER BY place) AS given, moment ORDER BY place
   ${onConflict} RETURNING id, seq, held, limited
 ), notified AS MATERIALIZED (
   SELECT pg_notify($6::text, $1::text) FROM recorded WHERE $6::text IS NOT NULL LIMIT 1

@@ -20,7 +20,7 @@ export class KeyStatements {
   constructor(private readonly schema: string) {}
 
   /**
-   * `$1` queue, `$2` JSON list of rows of `deliveryRow`, `$3` `lock_timeout` or `null`, `$4` whether it runs in a
+   * `$1` queue, `$2` JSON list of rows of `deliveryRows`, `$3` `lock_timeout` or `null`, `$4` whether it runs in a
    * transaction of the caller: then it does nothing unless {@link HAS_WRITTEN}. Locks the keys of the rows until the commit, and
    * returns a row if there are any. `recordLocked` follows in the same transaction: a statement of its own sees
    * everything that was recorded while this one waited.

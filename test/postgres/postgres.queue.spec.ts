@@ -15,7 +15,7 @@ import { freePort } from '../fixtures/free-port.js';
 import { runsAfterEndedPause, runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { TestDatabase, until, untilLocked } from './database.js';
-import { due, dueAtUrl } from './deliveries.js';
+import { due, dueAtUrl, large } from './deliveries.js';
 
 const DAY = 24 * 3_600_000;
 
@@ -187,6 +187,27 @@ const connectionString = urlOf('PostgreSQL');
         });
         expect(await given).toBe(dueAtUrl('url').delivery.url);
       });
+    });
+  });
+
+  it('sends the payload of an event to the database once for all of its deliveries', async () => {
+    const statements: [string, unknown[]][] = [];
+    await withQueue({ pool: recordingPool(pool, statements) }, async (queue) => {
+      const [first, other] = [large('a', 100_000), due('other')];
+      const shared = ['b', 'c'].map((id) => {
+        const delivery = { ...first.delivery, id, orderingKey: 'order' };
+        return { ...first, delivery };
+      });
+      const empty = { ...other.delivery.payload, bytes: undefined };
+      const without = { ...other, delivery: { ...other.delivery, id: 'none', payload: empty } };
+      const items = [first, other, without, ...shared];
+      await queue.enqueue(items);
+      const found = await queue.find(items.map(({ delivery }) => delivery.id));
+
+      expect(found.map((record) => record!.delivery.payload)).toEqual(
+        items.map(({ delivery }) => delivery.payload),
+      );
+      expect(JSON.stringify(statements).length).toBeLessThan(200_000);
     });
   });
 

@@ -34,9 +34,9 @@ export class DeliveryTable {
     return this.simulation.wallClock(undefined);
   }
 
-  async record([queue, deliveries, , ownTime, failsFast]) {
+  async record([queue, deliveries, , ownTime, failsFast, , , payloads]) {
     await this.#recorded(deliveries, failsFast);
-    return JSON.parse(deliveries).map((given) => {
+    return withPayloads(deliveries, payloads).map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
       const row = this.insert({ ...given, queue, due: given.due + this.#skew(ownTime) });
@@ -65,18 +65,21 @@ export class DeliveryTable {
   }
 
   /** As `recordLocked`, without a transaction. It fails while another one has locked a key. */
-  async recordKeyed([queue, deliveries, , ownTime, failsFast]) {
+  async recordKeyed([queue, deliveries, , ownTime, failsFast, , , payloads]) {
     await this.#recorded(deliveries, failsFast);
     if (keysOf(deliveries).some((key) => this.#locks.has(key))) throw lockTimeout();
-    const { rows, fresh } = this.#numbered(queue, deliveries, ownTime);
+    const given = withPayloads(deliveries, payloads);
+    const { rows, fresh } = this.#numbered(queue, given, ownTime);
     for (const row of fresh) this.insert(row);
     return rows;
   }
 
   /** As `record`; the rows are seen once the transaction commits. */
-  async recordLocked([queue, deliveries, , ownTime, failsFast], _text, _process, transaction) {
+  async recordLocked(values, _text, _process, transaction) {
+    const [queue, deliveries, , ownTime, failsFast, , , payloads] = values;
     await this.#recorded(deliveries, failsFast);
-    const { rows, fresh } = this.#numbered(queue, deliveries, ownTime);
+    const given = withPayloads(deliveries, payloads);
+    const { rows, fresh } = this.#numbered(queue, given, ownTime);
     for (const { id } of fresh) this.#recording.set(id, transaction);
     transaction.onCommit(() => fresh.forEach((row) => this.insert(row)));
     return rows;
@@ -85,7 +88,7 @@ export class DeliveryTable {
   /** The answer to a statement that records deliveries with keys, and the rows that it inserts. */
   #numbered(queue, deliveries, ownTime) {
     const fresh = [];
-    const rows = JSON.parse(deliveries).map((given) => {
+    const rows = deliveries.map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
       const row = { ...given, queue, seq: String(++this.#lastSeq) };
@@ -134,7 +137,7 @@ export class DeliveryTable {
       ...columns,
       seq: columns.seq ?? String(++this.#lastSeq),
       updated: columns.created,
-      payload: payload === undefined ? null : Buffer.from(payload, 'base64'),
+      payload: payload === null ? null : Buffer.from(payload, 'base64'),
       status: 'pending',
       reason: null,
       attempts: 0,
@@ -459,6 +462,12 @@ async function unlocked(rows) {
 /** Whether a delivery waits for the earlier ones of its key. */
 function takesTurn({ ordering_key, sequence }) {
   return ordering_key !== undefined && sequence === undefined;
+}
+
+/** Rows of `record`, each with its payload. */
+export function withPayloads(deliveries, payloads) {
+  const list = JSON.parse(payloads);
+  return JSON.parse(deliveries).map((row) => ({ ...row, payload: list[row.payload - 1] }));
 }
 
 /** The keys that deliveries are numbered by, in their order. */

@@ -2,7 +2,7 @@
 import { MemoryEndpointStore } from '../../build/lib/index.js';
 import { Network } from '../../build/lib/testing/simulation/network.js';
 import { ReplayServer } from '../../build/lib/testing/simulation/replay-server.js';
-import { DeliveryTable } from './delivery-table.mjs';
+import { DeliveryTable, withPayloads } from './delivery-table.mjs';
 import { LaneLimits } from './lane-limits.mjs';
 
 /** A table whose outcomes are changed before they are written. */
@@ -128,8 +128,8 @@ export const PLANTED_FAULTS = {
   },
   'a repeated event is recorded again': {
     DeliveryTable: class extends DeliveryTable {
-      record([queue, deliveries]) {
-        const given = JSON.parse(deliveries);
+      record([queue, deliveries, , , , , , payloads]) {
+        const given = withPayloads(deliveries, payloads);
         for (const delivery of given) this.insert({ ...delivery, queue });
         return given.map(({ id }) => ({ given_id: id, fresh: true, id: null }));
       }

@@ -163,7 +163,7 @@ export class SqlComparison {
     if (typeof value !== 'string' || !value.startsWith('[')) return value;
     const realOf = (seq) => this.#seqs.real.get(`${table} ${seq}`) ?? seq;
     const list = JSON.parse(value).map((one) => {
-      if (typeof one !== 'object') return realOf(one);
+      if (typeof one !== 'object' || one === null) return realOf(one);
       const { seq, slot } = one;
       const [slotSeq, claim] = slot?.split(':') ?? [];
       return {
