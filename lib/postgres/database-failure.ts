@@ -40,7 +40,8 @@ const REASONS: Readonly<Record<string, string>> = {
   '57P01': 'it is shutting down',
   '57P03': 'it is starting up; try again',
   ECONNREFUSED: 'the connection was refused; check that the server runs and the address is right',
-  ENOENT: 'its Unix socket does not exist; check that the server runs and the path is right',
+  ENOENT:
+    'its Unix socket, or a file that its URL names, does not exist; check that the server runs, and the paths',
   EHOSTUNREACH: 'the host cannot be reached; check the address and the network',
   ENOTFOUND: 'the host name cannot be resolved; check the address',
   EAI_AGAIN: 'the host name cannot be resolved; check the address',

@@ -103,12 +103,11 @@ export class Database {
     statement: string,
     values: readonly unknown[],
   ): Promise<readonly Row[]> {
-    return this.withClient(ms, async (client, isRepeated) => {
-      const isOverdue = this.clock.now() < this.overdueUntil;
-      return isRepeated || isOverdue
+    return this.withClient(ms, async (client, needsTransaction) =>
+      needsTransaction
         ? inTransaction(client, ms, async (run) => run(statement, values))
-        : runOn(client)(statement, values);
-    });
+        : runOn(client)(statement, values),
+    );
   }
 
   /** As `query`, for a statement whose rows are read in the order of an index. */
@@ -178,17 +177,18 @@ export class Database {
     };
   }
 
+  /** @param work - also gets whether a single statement needs a transaction; a client without connections of its own has none */
   private async withClient<T>(
     ms: number | undefined,
-    work: (client: PostgresClient, isRepeated: boolean) => Promise<T>,
+    work: (client: PostgresClient, needsTransaction: boolean) => Promise<T>,
   ): Promise<T> {
     for (let conflicts = 0; ; conflicts++) {
       try {
         const client = await this.inTime(ms, async () => this.client());
-        const run = async (on: PostgresClient): Promise<T> => work(on, conflicts > 0);
+        const needsTransaction = conflicts > 0 || this.isOverdue;
         return await (isPool(client)
-          ? this.withConnection(client, ms, run)
-          : this.inTime(ms, async () => run(client)));
+          ? this.withConnection(client, ms, async (on) => work(on, needsTransaction))
+          : this.inTime(ms, async () => work(client, false)));
       } catch (error) {
         if (!isConflict(error) || conflicts === MAX_CONFLICTS) throw error;
       }
@@ -210,6 +210,12 @@ export class Database {
       if (!failed) connection.off('error', ignore);
       connection.release(failed);
     }
+  }
+
+  private get isOverdue(): boolean {
+    const left = this.overdueUntil - this.clock.now();
+    // The clock may have been set back.
+    return left > 0 && left <= OVERDUE;
   }
 
   private async connect(pool: PostgresPool, ms: number | undefined): Promise<PostgresPoolClient> {

@@ -61,7 +61,7 @@ export class OutcomeWriter {
       const batch = this.pending;
       this.pending = [];
       const failed = await this.writeBatch(batch);
-      if (failed.length > 0) await this.pause();
+      if (failed.length > 0 && !this.closed) await this.pause();
       this.pending.unshift(...failed);
     }
     this.writing = undefined;
@@ -78,7 +78,7 @@ export class OutcomeWriter {
         if (isOutage(error)) {
           if (this.closed) break;
         } else if (batch.length > 1) {
-          // One by one: an outcome that cannot be written must not affect the others.
+          // One by one: an outcome that cannot be written must not keep the others from being written.
           const failed: PendingOutcome[] = [];
           for (const one of batch) failed.push(...(await this.writeBatch([one])));
           return failed;

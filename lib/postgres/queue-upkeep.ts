@@ -21,6 +21,7 @@ const FIRST_LIMIT: readonly string[] = [''];
  */
 export class QueueUpkeep {
   private readonly timers: readonly CancelWake[];
+  private hasEnded = false;
   /** The ends of the pages in which unused keys and limits were looked for last. */
   private keysUntil = FIRST_KEY;
   private limitsUntil = FIRST_LIMIT;
@@ -38,7 +39,7 @@ export class QueueUpkeep {
         return await work();
       } catch (error) {
         // Claims report an outage.
-        if (!isOutage(error)) onFailure(error);
+        if (!isOutage(error) && !this.hasEnded) onFailure(error);
         throw error;
       }
     };
@@ -58,6 +59,7 @@ export class QueueUpkeep {
   }
 
   end(): void {
+    this.hasEnded = true;
     for (const cancel of this.timers) cancel();
   }
 

@@ -76,7 +76,7 @@ describe('an outage', () => {
     ['53200', 'code 53200'],
     ['58030', 'code 58030'],
     ['25P03', 'the connection was lost'],
-    ['ENOENT', 'its Unix socket does not exist'],
+    ['ENOENT', 'its Unix socket, or a file'],
     ['EHOSTUNREACH', 'the host cannot be reached'],
     ['ENETUNREACH', 'code ENETUNREACH'],
   ])('is recognised by %s', (code, reason) => {

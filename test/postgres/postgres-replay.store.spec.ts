@@ -280,6 +280,29 @@ describe('PostgresReplayStore without its server', () => {
 
     await refusal;
   });
+
+  it('begins no transaction on a client that may not be one connection', async () => {
+    const clock = new TestClock();
+    const statements: string[] = [];
+    let isSilent = true;
+    const client = {
+      query: async (text: string) => {
+        statements.push(text);
+        return isSilent ? new Promise(() => {}) : { rows: [] };
+      },
+    };
+    const store = new PostgresReplayStore(client, { clock, timeout: '2s' });
+    const refusal = expect(store.reserve(newClaim())).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    await clock.advance(2_000);
+    await refusal;
+    isSilent = false;
+    await store.reserve(newClaim()).catch(() => {});
+
+    expect(statements.length).toBeGreaterThan(1);
+    expect(statements.filter((text) => text.startsWith('BEGIN'))).toEqual([]);
+  });
 });
 
 describe('new PostgresReplayStore', () => {

@@ -147,8 +147,10 @@ export class SchemaMigrator {
       `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding`,
       [table],
     );
-    if (found?.['encoding'] !== 'UTF8') throw unsupported(found?.['encoding']);
-    if (found?.['there'] !== true) return [];
+    if (found?.['there'] !== true) {
+      requireUnicode(found?.['encoding']);
+      return [];
+    }
     const rows = await this.run(
       `SELECT version, name, breaking, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
        FROM ${table} ORDER BY version`,
@@ -160,8 +162,10 @@ export class SchemaMigrator {
   }
 }
 
-function unsupported(encoding: unknown): WebhookStoreError {
-  return new WebhookStoreError(
+/** SQL_ASCII stores the bytes as they are. */
+function requireUnicode(encoding: unknown): void {
+  if (encoding === 'UTF8' || encoding === 'SQL_ASCII') return;
+  throw new WebhookStoreError(
     'store_unavailable',
     `The database has the encoding ${String(encoding)}, which cannot hold every character of an event or of an answer: ` +
       `create one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and use that.`,
