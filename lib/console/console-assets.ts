@@ -37,7 +37,10 @@ const PLACEHOLDER = `<!doctype html>
 export async function loadAssets(): Promise<ReadonlyMap<string, ConsoleAsset>> {
   // @ts-expect-error The build writes this module, without types. To find a file, CommonJS would need import.meta.
   const page = import('#console-page') as Promise<{ files: Readonly<Record<string, string>> }>;
-  const { files } = await page.catch(() => ({ files: { 'index.html': PLACEHOLDER } }));
+  const { files } = await page.catch((error: NodeJS.ErrnoException) => {
+    if (!/MODULE_NOT_FOUND$/.test(error.code ?? '')) throw error;
+    return { files: { 'index.html': PLACEHOLDER } };
+  });
   return new Map(
     Object.entries(files).map(([file, text]) => [file, assetOf(file, Buffer.from(text))]),
   );

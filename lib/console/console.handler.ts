@@ -269,7 +269,10 @@ export class ConsoleHandler {
     node: IncomingMessage,
     response: AdapterResponse,
   ): Promise<void> {
-    this.assets ??= loadAssets();
+    this.assets ??= loadAssets().catch((error: unknown) => {
+      this.assets = undefined;
+      throw error;
+    });
     const asset = (await this.assets).get(path === '' ? 'index.html' : path);
     if (asset === undefined || !['GET', 'HEAD'].includes(node.method ?? '')) {
       throw new ConsoleError('unknown_route', 'The page has no such file.');
