@@ -188,10 +188,8 @@ export class DeliveryConsumer {
 }
 
 function warnOfOutage(error: unknown, server: string, effect: string): void {
-  const { message } = databaseFailure('The delivery queue', error, server);
-  process.emitWarning(`${message} ${effect}; the queue tries again every few seconds.`, {
-    code: 'WEBHOOK_QUEUE_UNAVAILABLE',
-  });
+  const code = 'WEBHOOK_QUEUE_UNAVAILABLE';
+  warn(code, error, server, `${effect}; the queue tries again every few seconds.`);
 }
 
 /** Warns of the first error that is no outage. */
@@ -200,11 +198,13 @@ function warnOnce(server: string, effect: string): (error: unknown) => void {
   return (error) => {
     if (isWarned) return;
     isWarned = true;
-    const { message } = databaseFailure('The delivery queue', error, server);
-    process.emitWarning(`${message} ${effect}; the queue tries again.`, {
-      code: 'WEBHOOK_QUEUE_ERROR',
-    });
+    warn('WEBHOOK_QUEUE_ERROR', error, server, `${effect}; the queue tries again.`);
   };
+}
+
+function warn(code: string, error: unknown, server: string, effect: string): void {
+  const { message } = databaseFailure('The delivery queue', error, server);
+  process.emitWarning(`${message} ${effect}`, { code });
 }
 
 function warnOfUnsupportedNotify(server: string): void {
