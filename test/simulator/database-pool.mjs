@@ -30,6 +30,12 @@ const STATEMENTS = [
   ['list', /^SELECT seq[^;]+ORDER BY created_at DESC/],
 ];
 
+/**
+ * Statements whose effects a table takes back if their transaction is rolled back. The others, which a queue puts into a transaction of
+ * their own after a missed deadline, take effect at once: to lose their COMMIT is to lose either the statement or its answer.
+ */
+const JOINS_TRANSACTION = new Set(['claim', 'claimLimited', 'flag', 'lockKeys', 'recordLocked']);
+
 /** More steps than the package knows; later ones that only add are accepted. */
 const APPLIED = Array.from({ length: 64 }, (_, index) => {
   return { version: index + 1, name: `step ${index + 1}`, breaking: false, at: 0 };
@@ -102,8 +108,9 @@ class Connection {
     return process.call(name, operation, async () => {
       // The server has rolled it back, and closed the connection.
       if (transaction !== undefined && transaction.state !== 'open') throw closed();
-      const rows = await table[operation](values, text, process, transaction);
-      simulation.log?.answered(table, operation, { text, values, transaction }, rows);
+      const joined = JOINS_TRANSACTION.has(operation) ? transaction : undefined;
+      const rows = await table[operation](values, text, process, joined);
+      simulation.log?.answered(table, operation, { text, values, transaction: joined }, rows);
       return rows;
     });
   }
