@@ -31,6 +31,8 @@ const REASONS: Readonly<Record<string, string>> = {
   '40P01': CONFLICT,
   '28P01': 'it refuses the credentials; check user and password',
   '28000': 'it refuses the credentials; check user and password',
+  '42601':
+    'a reserved word of SQL is the name of the schema, or the server is older than PostgreSQL 13; use another name, or update it',
   '3D000': 'the database does not exist; create it, or correct its name',
   '42501': 'the user lacks a privilege; grant it the schema and its tables',
   '55P03': LOCKED,

@@ -343,7 +343,7 @@ export function warnOfMissingTimeouts(owner: string, client: object): void {
 }
 
 /** The options of a `Pool` of node-postgres, with its defaults filled in. */
-function optionsOf(client: object): Readonly<Record<string, unknown>> | undefined {
+export function optionsOf(client: object): Readonly<Record<string, unknown>> | undefined {
   const { options } = client as { options?: unknown };
   return typeof options === 'object' ? (options as Record<string, unknown>) : undefined;
 }

@@ -5,6 +5,7 @@ import * as option from '../options/rules.js';
 import {
   Database,
   isPool,
+  optionsOf,
   type PostgresPool,
   type RunStatement,
   warnOfMissingTimeouts,
@@ -58,6 +59,11 @@ const OPTIONS = option.object<PostgresQueueOptions>()(
           (connectionString === undefined) !== (pool === undefined),
         '',
         'set either connectionString or pool; is the environment variable set?',
+      );
+      at.require(
+        pool === undefined || optionsOf(pool)?.['binary'] !== true,
+        'pool',
+        'must not have the option binary, with which columns arrive as bytes; pass a Pool without it',
       );
     },
   },

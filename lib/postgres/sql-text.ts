@@ -71,9 +71,10 @@ function literal(value: unknown): string {
 }
 
 /** Names that need no quotes in SQL. */
-const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,48}$/;
+const SCHEMA_NAME = /^(?!pg_)[a-z_][a-z0-9_]{0,48}$/;
 
-export const SCHEMA_RULE = 'must be 1 to 49 of a-z, 0-9 and "_", and not start with a digit';
+export const SCHEMA_RULE =
+  'must be 1 to 49 of a-z, 0-9 and "_", and start neither with a digit nor with "pg_"';
 
 export function isSchemaName(value: unknown): value is string {
   return typeof value === 'string' && SCHEMA_NAME.test(value);

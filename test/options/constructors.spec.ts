@@ -98,6 +98,21 @@ it.each([
   expect(await problemsOf(() => new create())).toContain(problem);
 });
 
+const POOL = { query: async () => ({ rows: [] }), connect: async () => {} };
+
+it.each([
+  [
+    { pool: { ...POOL, options: { binary: true } } },
+    'PostgresQueue.pool: must not have the option binary',
+  ],
+  [
+    { pool: POOL, schema: 'pg_webhooks' },
+    'PostgresQueue.schema: must be 1 to 49 of a-z, 0-9 and "_", and start neither',
+  ],
+])('PostgresQueue refuses what PostgreSQL cannot use: %j', async (options, problem) => {
+  expect(await problemsOf(() => new PostgresQueue(options as never))).toContain(problem);
+});
+
 /** What registers modules with options. */
 const REGISTRATIONS: Record<string, (options: never) => unknown> = {
   'WebhookModule.forRoot': (options) => WebhookModule.forRoot(options),

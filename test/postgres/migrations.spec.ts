@@ -353,6 +353,7 @@ describe('a store without its server', () => {
       /PostgreSQL at 127\.0\.0\.1:\d+: it refuses the credentials/,
     ],
     ['that is starting up', '57P03', /starting up/],
+    ['that cannot parse the name of the schema', '42601', /a reserved word of SQL/],
   ])('%s is unavailable', async (_, sqlState, message) => {
     const server = await StandInServer.start(sqlState);
     const pool = new Pool({ connectionString: server.url });
