@@ -38,7 +38,7 @@ export async function loadAssets(): Promise<ReadonlyMap<string, ConsoleAsset>> {
   // @ts-expect-error The build writes this module, without types. To find a file, CommonJS would need import.meta.
   const page = import('#console-page') as Promise<{ files: Readonly<Record<string, string>> }>;
   const { files } = await page.catch((error: NodeJS.ErrnoException) => {
-    if (!/MODULE_NOT_FOUND$/.test(error.code ?? '')) throw error;
+    if (error.code?.endsWith('MODULE_NOT_FOUND') !== true) throw error;
     return { files: { 'index.html': PLACEHOLDER } };
   });
   return new Map(
