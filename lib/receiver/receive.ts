@@ -81,7 +81,12 @@ export class ReceivePipeline {
   ): Promise<WebhookAnswer> {
     const arrivedAt = receiving.now();
     const received = await this.receive({ incoming, receiver, arrivedAt });
-    for (const one of received) this.reporter.report({ request, receiver, arrivedAt, ...one });
+    for (const one of received) {
+      // The sender sees the status of its own form.
+      const { status } = inFormOf(receiver.scheme, one.answer, incoming);
+      const answer = { ...one.answer, status };
+      this.reporter.report({ request, receiver, arrivedAt, ...one, answer });
+    }
     return worstOf(received.map((one) => one.answer));
   }
 

@@ -16,7 +16,8 @@ interface PayloadForm {
  * Reads the data of an event from a body that its sender has signed.
  *
  * JSON is read as UTF-8 whatever charset the header names, since an intermediary could change that. A form becomes an object of its
- * fields; if `payload` is its only field, the JSON in it. Any other body stays a Buffer.
+ * fields; if `payload` is its only field, the JSON in it. Fields named `name[]` are a list. An empty body is `undefined`. Any other body
+ * stays a Buffer.
  *
  * @param maxMembers - names and elements in JSON, or fields of a form
  * @throws {@link WebhookPayloadError} `invalid_payload`
@@ -29,6 +30,7 @@ export function parseSenderPayload(
   const type = contentType === undefined ? 'application/json' : mediaType(contentType);
   if (type === 'application/x-www-form-urlencoded') return parseForm(bytes, maxMembers);
   if (!isJsonType(type)) return bytes;
+  if (bytes.length === 0) return undefined;
   const body = parseJsonPayload(bytes, type, maxMembers);
   return envelope === true && isObject(body) ? body['data'] : body;
 }
@@ -73,11 +75,15 @@ function parseForm(bytes: Buffer, maxFields: number): unknown {
   if (fields.length === 1 && first![0] === 'payload') {
     return parseJsonPayload(Buffer.from(first![1]), 'application/json', maxFields);
   }
-  // Of two fields with one name, another reader may use the other one.
-  if (new Set(fields.map(([name]) => name)).size < fields.length) {
-    throw invalidPayload('the form has two fields of one name');
+  const byName = new Map<string, string | string[]>();
+  for (const [name, value] of fields) {
+    const before = byName.get(name);
+    if (Array.isArray(before)) before.push(value);
+    // Of two fields with one name, another reader may use the other one.
+    else if (before !== undefined) throw invalidPayload('the form has two fields of one name');
+    else byName.set(name, name.endsWith('[]') ? [value] : value);
   }
-  const form: unknown = Object.fromEntries(fields);
+  const form: unknown = Object.fromEntries(byName);
   const problem = structureProblem(form, MAX_DATA_DEPTH);
   if (problem !== undefined) throw invalidPayload(`the form ${problem}`);
   return form;

@@ -284,7 +284,7 @@ export interface WebhookAnswer {
   /** Absent on success. The code is in the headers too, since an answer to HEAD has no body. */
   readonly problem?: WebhookProblem;
   /** JSON that is no problem: the answer to a sender's challenge, or an answer in a sender's own form. */
-  readonly json?: Readonly<Record<string, string>> | undefined;
+  readonly json?: Readonly<Record<string, unknown>> | undefined;
   /** Plain text: the answer to a sender's challenge. */
   readonly text?: string | undefined;
 }

@@ -92,7 +92,7 @@ export interface VerifiedBatch {
 /** A request by which a sender checks the receiver. It holds no event. */
 export interface SenderChallenge {
   /** The JSON that the sender expects, with status 200. */
-  readonly challengeAnswer?: Readonly<Record<string, string>> | undefined;
+  readonly challengeAnswer?: Readonly<Record<string, unknown>> | undefined;
   /** The plain text that the sender expects, with status 200. */
   readonly challengeText?: string | undefined;
   /** The headers that the sender expects. */

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
 import { object, required, text } from '../options/rules.js';
 import type { RequestHeaders, SenderChallenge } from '../request/webhook-scheme.js';
@@ -17,7 +18,7 @@ import {
   JWT_SENDER,
 } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
-import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
+import type { ComposeTest, SenderMessage, SenderOptions, WebhookSender } from './sender.js';
 import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-header.js';
 
 export interface GooglePushOptions extends JwtKeyOptions, SenderOptions {
@@ -36,9 +37,10 @@ const GOOGLE = object<GooglePushOptions>()({
 const GOOGLE_KEYS = 'https://www.googleapis.com/oauth2/v3/certs';
 
 /**
- * Google Pub/Sub push subscriptions and Cloud Tasks, with an OIDC token. `event.data` is the body; `message.data` of Pub/Sub is
+ * Google Pub/Sub push subscriptions, Cloud Tasks and Cloud Scheduler, with an OIDC token. `event.data` is the body; `message.data` of Pub/Sub is
  * decoded and parsed if it is JSON, within the limits of the receiver. The event's name is the attribute `eventType`, else `message`;
- * of a task it is `task`. Its id is `messageId`, together with the subscription, or the name of the task, together with its queue.
+ * of a task it is `task`, of Cloud Scheduler `job`. Its id is `messageId`, together with the subscription, or the name of the task or
+ * job, together with its queue or the time that the job was due.
  *
  * The token does not cover the body, and many requests have the same one: `event.bodyVerified` is `false`.
  *
@@ -62,14 +64,20 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
       claims: { email, ...claimRules({ email_verified: true }) },
     },
     event,
-    id: ({ headers, data }) =>
-      isTask(headers)
-        ? idOfSource(headers.get('x-cloudtasks-queuename'), headers.get(TASK_NAME))
-        : idOfSource(stringAt(data, 'subscription'), stringAt(data, 'message', 'messageId')),
+    id({ headers, data }) {
+      const [source, id] = identityOf(headers, data);
+      if (id !== undefined) return idOfSource(source, id);
+      // The body of each run of a job may be the same.
+      throw new WebhookPayloadError(
+        'invalid_payload',
+        'the request has no id: set "write metadata" if the subscription unwraps its messages',
+      );
+    },
     data: ({ headers, data }, maxMembers) =>
-      isTask(headers) ? undefined : decodedMessage(data, maxMembers),
-    compose({ event: name, data, id }) {
+      kindOf(headers) === undefined ? decodedMessage(data, maxMembers) : undefined,
+    compose({ event: name, data, id }): ReturnType<ComposeTest> {
       if (name === 'task') return { headers: { [TASK_NAME]: id }, data };
+      if (name === 'job') return { headers: { [JOB_NAME]: 'test', [JOB_TIME]: id }, data };
       const message = isObject(data) ? members(data['message']) : {};
       const encoded = Buffer.from(JSON.stringify(message['data'] ?? null)).toString('base64');
       const attributes = { ...(name !== 'message' && { eventType: name }) };
@@ -84,14 +92,38 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
 }
 
 const TASK_NAME = 'x-cloudtasks-taskname';
+const JOB_NAME = 'x-cloudscheduler-jobname';
+const JOB_TIME = 'x-cloudscheduler-scheduletime';
+const MESSAGE_ID = 'x-goog-pubsub-message-id';
 
-/** The body of a task may be anything, even that of a message. */
-function isTask(headers: SenderMessage['headers']): boolean {
-  return headers.get(TASK_NAME) !== undefined;
+/** What the headers say that the request is. The body of each may be anything, even that of a message. */
+function kindOf(headers: SenderMessage['headers']): 'task' | 'job' | 'message' | undefined {
+  if (headers.get(TASK_NAME) !== undefined) return 'task';
+  if (headers.get(JOB_NAME) !== undefined) return 'job';
+  // Of a subscription that unwraps its messages.
+  return headers.get(MESSAGE_ID) === undefined ? undefined : 'message';
+}
+
+/** The source of a request, and its id there. */
+function identityOf(
+  headers: SenderMessage['headers'],
+  data: unknown,
+): readonly [source: string | undefined, id: string | undefined] {
+  switch (kindOf(headers)) {
+    case 'task':
+      return [headers.get('x-cloudtasks-queuename'), headers.get(TASK_NAME)];
+    case 'job':
+      return [headers.get(JOB_NAME), headers.get(JOB_TIME)];
+    case 'message':
+      return [headers.get('x-goog-pubsub-subscription-name'), headers.get(MESSAGE_ID)];
+    case undefined:
+      return [stringAt(data, 'subscription'), stringAt(data, 'message', 'messageId')];
+  }
 }
 
 function googleName({ headers, data }: SenderMessage): string | undefined {
-  if (isTask(headers)) return 'task';
+  const kind = kindOf(headers);
+  if (kind !== undefined) return kind;
   if (!isObject(data) || !isObject(data['message'])) return undefined;
   const type = stringAt(data, 'message', 'attributes', 'eventType');
   return isEventName(type, 'swt-draft-00') ? type : 'message';
@@ -170,11 +202,11 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
         const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
         return code === undefined
           ? undefined
-          : { validationResponse: code.slice(0, MAX_CHALLENGE) };
+          : { challengeAnswer: { validationResponse: code.slice(0, MAX_CHALLENGE) } };
       },
       preflight: {
-        method: 'OPTIONS',
-        answer: (headers) => allowOrigin(headers),
+        methods: ['OPTIONS'],
+        answer: ({ headers }) => allowOrigin(headers),
       },
       compose: ({ event: eventType, data, id, now }) => ({
         headers: { 'aeg-event-type': 'Notification' },

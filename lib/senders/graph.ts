@@ -91,8 +91,8 @@ export function graph(options: GraphOptions): WebhookSender {
       return item;
     },
     preflight: {
-      method: 'POST',
-      answer(_headers, query) {
+      methods: ['POST'],
+      answer({ query }) {
         const token = query.get('validationToken');
         // Nothing that a browser could take for a page.
         if (token === null || !/^[\w .,:;=+/~-]{1,1024}$/.test(token)) return undefined;

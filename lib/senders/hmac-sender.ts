@@ -15,11 +15,14 @@ import {
   text,
 } from '../options/rules.js';
 import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
-import { HEADER_NAME, NAME, SECRETS } from './option-rules.js';
+import { HEADER_NAME, KEYS, SECRETS } from './option-rules.js';
 import {
+  challengeParts,
   type ComposeTest,
   createSender,
   type Credentials,
+  DECLARED,
+  type DeclaredSenderOptions,
   SENDER,
   type SenderMessage,
   type SenderOptions,
@@ -28,10 +31,13 @@ import {
   type WebhookSender,
 } from './sender.js';
 import {
+  claimedTime,
   malformed,
   readTimestamp,
   requireSignatures,
   signatureHeader,
+  type TimeUnit,
+  writeTimestamp,
 } from './signature-header.js';
 
 export interface SecretOptions extends SenderOptions {
@@ -48,71 +54,99 @@ export interface HmacSignature {
   /** Separates the parts of the header, such as `,`; default: the header has one part. */
   readonly separator?: string | undefined;
   /** Default `hex`. */
-  readonly encoding?: 'hex' | 'base64' | undefined;
+  readonly encoding?: 'hex' | 'base64' | 'base64url' | undefined;
   /** Default `sha256`. */
   readonly algorithm?: 'sha256' | 'sha512' | 'sha1' | undefined;
 }
 
+/**
+ * Where the signed time is: in a header of its own, or in a part of the signature's header that begins with `prefix`. Its `unit` is `s`
+ * (seconds since 1970), unless it is `ms` (milliseconds) or `iso` (ISO 8601 with a time zone).
+ */
+type HmacTimestamp = ({ readonly header: string } | { readonly prefix: string }) & {
+  readonly unit?: TimeUnit | undefined;
+};
+
 /** How a sender signs requests by HMAC. */
-export interface HmacSenderOptions extends SecretOptions {
-  /** The sender's name: `event.issuer` and `event.profile`. */
-  readonly name: string;
+export interface HmacSenderOptions extends DeclaredSenderOptions {
+  /**
+   * The secret, or several while it is rotated. The UTF-8 bytes of a string are the key, prefix included; bytes are taken as they are, for
+   * a secret in base64 or hex: `Buffer.from(secret, 'base64')`.
+   */
+  readonly secret: string | Uint8Array | readonly (string | Uint8Array)[];
   readonly signature: HmacSignature;
-  /** Where the signed time is: in a header of its own, or in a part of the signature's header that begins with `prefix`. */
-  readonly timestamp?: { readonly header: string } | { readonly prefix: string } | undefined;
-  /** The signed bytes: text with `{body}`, and `{timestamp}` if there is one; default `{body}`. */
+  readonly timestamp?: HmacTimestamp | undefined;
+  /**
+   * The signed bytes: text with `{body}`, `{timestamp}` if there is one, and `{header:<name>}` for the value of a header; default
+   * `{body}`.
+   */
   readonly signed?: string | undefined;
-  readonly event: NonNullable<SenderOptions['event']>;
   /**
    * The event's id. Only return one that the signature covers: a copy with another unsigned id would be handled again. Default: the
-   * digest of the body.
+   * digest of the body, so a second event with the same body is taken for a duplicate.
    */
   readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
   /** Headers to keep in `event.claims.headers`, in lower case. No signature covers them. */
   readonly keptHeaders?: readonly string[] | undefined;
 }
 
+type Key = string | Uint8Array;
+
+/** What is signed besides the body. */
+interface SignedText {
+  readonly time: string;
+  /** Values of headers, by name. */
+  readonly values: ReadonlyMap<string, string>;
+}
+
 /** Parts that a preset adds to the options. */
 export interface HmacPreset
   extends
-    Omit<HmacSenderOptions, 'secret' | 'event' | 'tolerance'>,
-    Pick<SenderParts, 'identifying' | 'challenge' | 'event'> {
+    Omit<HmacSenderOptions, 'secret' | 'event' | 'events' | 'challenge' | 'tolerance'>,
+    Pick<SenderParts, 'identifying' | 'challenge' | 'preflight' | 'event' | 'split'> {
   readonly compose?: ComposeTest;
 }
 
 export const PRESET = { ...SENDER, secret: required(SECRETS) };
 const PRESET_OPTIONS = object<SecretOptions>()(PRESET);
 
-const TIMESTAMP: Rule<NonNullable<HmacSenderOptions['timestamp']>> = either(
+const UNIT = optional(oneOf('s', 'ms', 'iso'));
+const TIMESTAMP: Rule<HmacTimestamp> = either(
   (value) => isOptions(value) && 'prefix' in value,
-  object<{ prefix: string }>()({ prefix: text() }),
-  object<{ header: string }>()(
-    { header: HEADER_NAME },
+  object<{ prefix: string; unit?: TimeUnit | undefined }>()({ prefix: text(), unit: UNIT }),
+  object<{ header: string; unit?: TimeUnit | undefined }>()(
+    { header: HEADER_NAME, unit: UNIT },
     { form: 'an object: { header } or { prefix }' },
   ),
 );
 
+/** What `signed` may name; everything else in braces would be signed as it is. */
+const PLACEHOLDER = /\{(body|timestamp|header:[a-z0-9_-]+)\}/g;
+
+const SIGNED: Rule<string> = rule(
+  (value) =>
+    typeof value === 'string' &&
+    value.split('{body}').length === 2 &&
+    !/\{[\w:-]*\}/.test(value.replaceAll(PLACEHOLDER, '')),
+  "must be a string with one {body}, and may have {timestamp} and {header:<name>}, such as '{timestamp}.{body}'",
+);
+
 const OPTIONS = object<HmacSenderOptions>()(
   {
-    ...PRESET,
-    name: required(NAME),
+    ...DECLARED,
+    tolerance: SENDER.tolerance,
+    secret: required(KEYS),
     signature: required(
       object<HmacSignature>()({
         header: required(HEADER_NAME),
         prefix: optional(text()),
         separator: optional(text()),
-        encoding: optional(oneOf('hex', 'base64')),
+        encoding: optional(oneOf('hex', 'base64', 'base64url')),
         algorithm: optional(oneOf('sha256', 'sha512', 'sha1')),
       }),
     ),
     timestamp: optional(TIMESTAMP),
-    signed: optional(
-      rule<string>(
-        (value) => typeof value === 'string' && value.split('{body}').length === 2,
-        "must be a string with one {body}, such as '{timestamp}.{body}'",
-      ),
-    ),
-    event: required(func<HmacSenderOptions['event']>('({ headers, data }) => string')),
+    signed: optional(SIGNED),
     id: optional(func<NonNullable<HmacSenderOptions['id']>>('({ headers, data }) => string')),
     keptHeaders: optional(list(HEADER_NAME, "must be a list of names: ['x-shop']")),
   },
@@ -153,8 +187,13 @@ const OPTIONS = object<HmacSenderOptions>()(
  * @throws {@link WebhookConfigurationError}
  */
 export function hmacSender(options: HmacSenderOptions): WebhookSender {
-  const { secret, event, tolerance, ...preset } = readOptions(OPTIONS, options, 'hmacSender');
-  return createHmacSender({ ...preset, event }, { secret, tolerance });
+  const { secret, events, challenge, tolerance, ...form } = readOptions(
+    OPTIONS,
+    options,
+    'hmacSender',
+  );
+  const parts = { ...form, split: events, ...challengeParts(challenge) };
+  return createHmacSender(parts, { secret, tolerance });
 }
 
 /**
@@ -173,50 +212,55 @@ export function hmacPreset(
 
 function createHmacSender(
   preset: HmacPreset,
-  { secret, tolerance }: { readonly secret: readonly string[]; readonly tolerance: number },
+  { secret, tolerance }: { readonly secret: readonly Key[]; readonly tolerance: number },
 ): WebhookSender {
   const { signature, timestamp, signed = '{body}', compose } = preset;
   const { prefix = '', separator, encoding = 'hex', algorithm = 'sha256' } = signature;
   const [before, after] = signed.split('{body}') as [string, string];
+  const signedHeaders = [...signed.matchAll(/\{header:([^}]+)\}/g)].map(([, name]) => name!);
 
   const macBytes = (
-    key: string | Buffer,
-    time: string,
+    key: Key,
+    { time, values }: SignedText,
     body: Buffer,
-    by: string = algorithm,
+    by = algorithm,
   ): Buffer => {
-    const fill = (text: string): string => text.replaceAll('{timestamp}', () => time);
+    const fill = (text: string): string =>
+      text.replaceAll(PLACEHOLDER, (_, name: string) =>
+        name === 'timestamp' ? time : values.get(name.slice('header:'.length))!,
+      );
     return createHmac(by, key).update(fill(before)).update(body).update(fill(after)).digest();
   };
-  const mac = (key: string | Buffer, time: string, body: Buffer): string =>
-    macBytes(key, time, body).toString(encoding);
+  const mac = (key: Key, text: SignedText, body: Buffer): string =>
+    macBytes(key, text, body).toString(encoding);
 
-  const readHeader = (headers: RequestHeaders): { signatures: string[]; time: string } => {
+  const readHeader = (headers: RequestHeaders): SignedText & { signatures: string[] } => {
     const value = signatureHeader(headers, signature.header);
     const parts = separator === undefined ? [value] : value.split(separator);
     const those = (start: string): string[] =>
       parts.flatMap((part) => (part.startsWith(start) ? part.slice(start.length) : []));
     const signatures = those(prefix);
     requireSignatures(signatures);
-    if (timestamp === undefined) return { signatures, time: '' };
+    const values = new Map(signedHeaders.map((name) => [name, signatureHeader(headers, name)]));
+    if (timestamp === undefined) return { signatures, values, time: '' };
     if ('header' in timestamp) {
-      return { signatures, time: signatureHeader(headers, timestamp.header) };
+      return { signatures, values, time: signatureHeader(headers, timestamp.header) };
     }
     const [time, ...more] = those(timestamp.prefix);
     if (time === undefined || more.length > 0) {
       throw malformed(`the ${signature.header} header has no time, or several`);
     }
-    return { signatures, time };
+    return { signatures, values, time };
   };
 
   const read = (headers: RequestHeaders): Credentials => {
-    const { signatures, time } = readHeader(headers);
-    let holding: string | undefined;
+    const { signatures, ...text } = readHeader(headers);
+    let holding: Key | undefined;
     return {
-      timestamp: timestamp === undefined ? undefined : readTimestamp(time),
+      timestamp: timestamp === undefined ? undefined : readTimestamp(text.time, timestamp.unit),
       holdFor(body) {
         for (const key of secret) {
-          const expected = mac(key, time, body);
+          const expected = mac(key, text, body);
           for (const one of signatures) if (isSame(one, expected)) holding = key;
         }
         return holding !== undefined;
@@ -232,41 +276,42 @@ function createHmacSender(
     read,
     claim: read,
     diagnose(headers) {
-      const { signatures, time } = readHeader(headers);
+      const { signatures, ...text } = readHeader(headers);
+      const { time } = text;
       const holds = (expected: string): boolean => signatures.some((one) => isSame(one, expected));
       const variant = (
         code: SignatureVariant['code'],
         premise: string,
-        write: (key: string, body: Buffer) => string,
+        write: (key: Key, body: Buffer) => string,
       ): SignatureVariant => ({
         code,
         premise,
         holdsFor: (body) => secret.some((key) => holds(write(key, body))),
       });
       return {
-        ...(/^\d{1,15}$/.test(time) && { timestamp: Number(time) }),
-        holdsFor: (body) => secret.some((key) => holds(mac(key, time, body))),
+        ...(timestamp !== undefined && { timestamp: claimedTime(time, timestamp.unit) }),
+        holdsFor: (body) => secret.some((key) => holds(mac(key, text, body))),
         holdsWith: (change, body) =>
           secret.some((key) => {
             const changed = change(Buffer.from(key));
-            return changed !== undefined && holds(mac(changed, time, body));
+            return changed !== undefined && holds(mac(changed, text, body));
           }),
         variants: [
           ...(['hex', 'base64', 'base64url'] as const)
             .filter((one) => one !== encoding)
             .map((one) =>
               variant('signature_encoding', `it is written in ${one}`, (key, body) =>
-                macBytes(key, time, body).toString(one),
+                macBytes(key, text, body).toString(one),
               ),
             ),
           variant('signature_encoding', 'its digits are in upper case', (key, body) =>
-            mac(key, time, body).toUpperCase(),
+            mac(key, text, body).toUpperCase(),
           ),
           ...(['sha1', 'sha256', 'sha512'] as const)
             .filter((one) => one !== algorithm)
             .map((one) =>
               variant('signature_algorithm', `it is an HMAC with ${one}`, (key, body) =>
-                macBytes(key, time, body, one).toString(encoding),
+                macBytes(key, text, body, one).toString(encoding),
               ),
             ),
           variant('signed_content', 'only the body is signed', (key, body) =>
@@ -280,9 +325,11 @@ function createHmacSender(
       const body = Buffer.from(
         JSON.stringify(data ?? null) + (preset.id ? '' : markOf(message.id)),
       );
-      const time = timestamp === undefined ? '' : String(Math.floor(message.now / 1_000));
-      const signatures = secret.map((key) => `${prefix}${mac(key, time, body)}`);
-      return withSignature({ headers: { ...headers }, body }, signatures, time);
+      const time = timestamp === undefined ? '' : writeTimestamp(message.now, timestamp.unit);
+      const values = new Map(signedHeaders.map((name) => [name, headers[name] ?? message.id]));
+      const signatures = secret.map((key) => `${prefix}${mac(key, { time, values }, body)}`);
+      const all = { ...headers, ...Object.fromEntries(values) };
+      return withSignature({ headers: all, body }, signatures, time);
     },
   });
 

@@ -35,14 +35,16 @@ import {
   type KeyLookup,
   resolveJwtKeys,
 } from './jwt-keys.js';
-import { HEADER_NAME, NAME, NAMES } from './option-rules.js';
+import { HEADER_NAME, NAMES } from './option-rules.js';
 import {
+  challengeParts,
   type ComposeTest,
   createSender,
+  DECLARED,
+  type DeclaredSenderOptions,
   type Proof,
   SENDER,
   type SenderMessage,
-  type SenderOptions,
   type SenderParts,
   toleranceSeconds,
   type WebhookSender,
@@ -60,11 +62,11 @@ export interface JwtDigest {
 }
 
 /** How a sender sends a JSON Web Token with each request. */
-export interface JwtSenderOptions extends JwtKeyOptions, SenderOptions {
-  /** The sender's name: `event.issuer` and `event.profile`. */
-  readonly name: string;
+export interface JwtSenderOptions extends JwtKeyOptions, DeclaredSenderOptions {
   /** The header that has the token, in lower case. Default: `Authorization: Bearer <token>`. */
   readonly header?: string | undefined;
+  /** The word ahead of the token in the header, such as `JWT`, or `none`. Default: `Bearer` in `authorization`, `none` in another header. */
+  readonly scheme?: string | undefined;
   /** The keys, if the sender has an API that returns one by its id. */
   readonly key?: KeyLookup | undefined;
   /** Accepted `iss`. Default: any. */
@@ -79,11 +81,8 @@ export interface JwtSenderOptions extends JwtKeyOptions, SenderOptions {
   readonly maxAge?: Duration | undefined;
   /** Seconds by which the sender's clock may differ, or a string such as `'60s'`; default 60. */
   readonly tolerance?: Duration | undefined;
-  readonly event: NonNullable<SenderOptions['event']>;
   /** The event's id; default: `jti`, or the digest of a token that has none and covers the body, or the digest of the body. */
   readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
-  /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
-  readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
 }
 
 /** The form of a sender, apart from its keys. */
@@ -92,6 +91,7 @@ export interface JwtForm extends Pick<
   'name' | 'event' | 'id' | 'data' | 'split' | 'challenge' | 'preflight' | 'keptHeaders'
 > {
   readonly header?: string | undefined;
+  readonly scheme?: string | undefined;
   readonly rules: Omit<JwtRules, 'keys'>;
   readonly digest?: JwtDigest | undefined;
   /** Checks headers besides the token, before the body is read. */
@@ -123,8 +123,14 @@ export const EXPECTED_CLAIMS = optional(
 
 const OPTIONS = object<JwtSenderOptions>()({
   ...JWT_SENDER,
-  name: required(NAME),
+  ...DECLARED,
   header: optional(HEADER_NAME),
+  scheme: optional(
+    rule<string>(
+      (value) => typeof value === 'string' && /^[\w-]+$/.test(value),
+      "must be a word such as 'Bearer' or 'JWT', or 'none'",
+    ),
+  ),
   key: KEY_LOOKUP,
   issuer: optional(NAMES),
   audience: optional(NAMES, []),
@@ -136,9 +142,7 @@ const OPTIONS = object<JwtSenderOptions>()({
     }),
   ),
   maxAge: optional(seconds),
-  event: required(func<JwtSenderOptions['event']>('({ headers, data, claims }) => string')),
   id: optional(func<NonNullable<JwtSenderOptions['id']>>('({ data, claims }) => string')),
-  events: optional(func<NonNullable<JwtSenderOptions['events']>>('({ data }) => list')),
 });
 
 /**
@@ -159,14 +163,16 @@ const OPTIONS = object<JwtSenderOptions>()({
  */
 export function jwtSender(options: JwtSenderOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'jwtSender');
-  const { name, header, digest, event, id, issuer, audience, tolerance, maxAge } = read;
+  const { name, header, scheme, digest, event, id, issuer, audience, tolerance, maxAge } = read;
   return createJwtSender(resolveJwtKeys(read, 'jwtSender'), {
     name,
     header,
+    scheme,
     digest,
     event,
     id,
     split: read.events,
+    ...challengeParts(read.challenge),
     rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
   });
 }
@@ -182,6 +188,8 @@ export function claimRules(expected: ExpectedClaims): Readonly<Record<string, Cl
 
 export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
   const { name, header = 'authorization', digest, id, compose } = form;
+  const { scheme = header === 'authorization' ? 'Bearer' : 'none' } = form;
+  const tokenOf = (headers: RequestHeaders): string => tokenIn(headers, header, scheme);
   const rules: JwtRules = { ...form.rules, keys };
   return createSender({
     ...form,
@@ -189,9 +197,9 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
     tolerance: rules.tolerance,
     keySets: () => keys.keySets(),
     bodyVerified: digest !== undefined,
-    claim: (headers) => claimed(tokenIn(headers, header)),
+    claim: (headers) => claimed(tokenOf(headers)),
     diagnose(headers) {
-      const token = diagnosedToken(tokenIn(headers, header), rules);
+      const token = diagnosedToken(tokenOf(headers), rules);
       const { claims } = token;
       if (digest === undefined || claims === undefined) return { token };
       return {
@@ -200,7 +208,7 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       };
     },
     async read(headers, now) {
-      const token = await verifyJwt(tokenIn(headers, header), rules, now);
+      const token = await verifyJwt(tokenOf(headers), rules, now);
       form.checkHeaders?.(headers);
       const { claims, issuedAt, expires } = token;
       const bound = digest && boundDigest(claims, digest);
@@ -228,7 +236,7 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
         ...(digest && { [digest.claim]: inEncoding(sha256(body), digest) }),
       };
       const token = await signTest(rules, claims, name);
-      const credentials = header === 'authorization' ? `Bearer ${token}` : token;
+      const credentials = scheme === 'none' ? token : `${scheme} ${token}`;
       return {
         headers: { 'content-type': 'application/json', ...headers, [header]: credentials },
         body,
@@ -239,14 +247,19 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
 }
 
 /** @throws {@link WebhookTokenError} `missing_token` or `malformed_authorization` */
-function tokenIn(headers: RequestHeaders, header: string): string {
-  if (header === 'authorization') return readBearerToken(headers);
+function tokenIn(headers: RequestHeaders, header: string, scheme: string): string {
+  if (header === 'authorization' && scheme === 'Bearer') return readBearerToken(headers);
   const [token, ...more] = headers.all(header);
   if (token === undefined || token === '') {
     throw new WebhookTokenError('missing_token', `the request has no ${header} header`);
   }
-  if (more.length === 0) return token;
-  throw new WebhookTokenError('malformed_authorization', `the ${header} header is repeated`);
+  const [, word = 'none', rest] = /^(?:([\w-]+) +)?([^ ]+)$/.exec(token) ?? [];
+  // RFC 9110, section 11.1: the scheme is case-insensitive.
+  const hasScheme = word.toLowerCase() === scheme.toLowerCase();
+  if (more.length === 0 && rest !== undefined && hasScheme) return rest;
+  const problem =
+    more.length > 0 ? 'repeated' : `not ${scheme === 'none' ? '' : `${scheme} and `}a token`;
+  throw new WebhookTokenError('malformed_authorization', `the ${header} header is ${problem}`);
 }
 
 function claimed(token: string): Proof {

@@ -1,17 +1,31 @@
-import { either, list, required, rule, type Rule, text } from '../options/rules.js';
+import { either, list, required, rule, type Rule } from '../options/rules.js';
 import { WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 
-export const SECRETS: Rule<readonly string[]> = either(
-  Array.isArray,
-  list(
-    required(text('must be a non-empty string; is the environment variable set?')),
-    'must have at least one secret',
-    { min: 1 },
-  ),
-  (value, at, name) =>
-    // As a list, so that the result has one form.
-    [text('must be a non-empty string or a list of them')(value, at, name)],
+/** One value or a list of them, read as a list. */
+function oneOrMore<T>(holds: (value: unknown) => boolean): Rule<readonly T[]> {
+  return either(
+    Array.isArray,
+    list(
+      required(rule<T>(holds, 'must be a non-empty string; is the environment variable set?')),
+      'must have at least one secret',
+      { min: 1 },
+    ),
+    (value, at, name) => [
+      rule<T>(holds, 'must be a non-empty string or a list of them')(value, at, name),
+    ],
+  );
+}
+
+export const SECRETS = oneOrMore<string>(isText);
+
+/** As {@link SECRETS}, also as bytes. */
+export const KEYS = oneOrMore<string | Uint8Array>(
+  (value) => isText(value) || (value instanceof Uint8Array && value.length > 0),
 );
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string' && value !== '';
+}
 
 /** One name or a list of them. */
 export const NAMES = SECRETS;

@@ -1,3 +1,4 @@
+import { isEventName } from '../token/event-name.js';
 import { isObject } from '../token/json.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
 import type { SenderMessage, WebhookSender } from './sender.js';
@@ -29,7 +30,8 @@ export function stripe(options: SecretOptions): WebhookSender {
 }
 
 /**
- * GitHub. The event's name is the header `X-GitHub-Event`, followed by the body's `action` if there is one: `issues.opened`, `push`.
+ * GitHub. The event's name is the header `X-GitHub-Event`, followed by the body's `action` if there is one: `issues.opened`, `push`. An
+ * action of other characters than letters, digits, `_` and `-` is left out.
  *
  * GitHub signs neither the name nor the delivery's id nor a time, so the digest of the body identifies the event.
  *
@@ -45,7 +47,10 @@ export function github(options: SecretOptions): WebhookSender {
       event: ({ headers, data }) => {
         const event = headers.get('x-github-event');
         const action = stringAt(data, 'action');
-        return event === undefined || action === undefined ? event : `${event}.${action}`;
+        if (event === undefined || action === undefined) return event;
+        const whole = `${event}.${action}`;
+        // The action of a `repository_dispatch` is any text.
+        return isEventName(whole, 'swt-draft-00') ? whole : event;
       },
       compose({ event, data, id }) {
         const [name = '', action] = event.split('.');
@@ -86,13 +91,13 @@ export function slack(options: SecretOptions): WebhookSender {
       signed: 'v0:{timestamp}:{body}',
       event: slackName,
       id: ({ data }) => stringAt(data, 'event_id'),
-      challenge({ data }): Readonly<Record<string, string>> | undefined {
-        if (stringAt(data, 'ssl_check') === '1') return {};
+      challenge({ data }) {
+        if (stringAt(data, 'ssl_check') === '1') return { challengeAnswer: {} };
         const challenge = stringAt(data, 'challenge');
         if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
           return undefined;
         }
-        return { challenge: challenge.slice(0, MAX_CHALLENGE) };
+        return { challengeAnswer: { challenge: challenge.slice(0, MAX_CHALLENGE) } };
       },
       compose({ event: type, data, id }) {
         const isInteraction = stringAt(data, 'type') === type || type === 'slash_command';
@@ -163,7 +168,7 @@ export function zoom(options: SecretOptions): WebhookSender {
         if (stringAt(data, 'event') !== 'endpoint.url_validation' || plainToken === undefined) {
           return undefined;
         }
-        return { plainToken, encryptedToken: hmac!(plainToken) };
+        return { challengeAnswer: { plainToken, encryptedToken: hmac!(plainToken) } };
       },
       compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...testMembers(data) } }),
     },

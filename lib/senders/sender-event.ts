@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { WebhookPayloadError, errorName } from '../errors/webhook.error.js';
+import { WebhookPayloadError, errorName, isWebhookError } from '../errors/webhook.error.js';
 import { MemoryBody } from '../request/body.js';
 import { envelopeDigest, isEnvelope } from '../request/sender-payload.js';
 import { isJsonType } from '../token/payload.js';
@@ -27,8 +27,9 @@ export function eventsOf(
   parts: SenderParts,
   opened: OpenedRequest,
 ): VerifiedRequest | VerifiedBatch {
-  const items = parts.split?.(opened.message);
+  const items = ask('events', () => parts.split?.(opened.message));
   if (items === undefined) return eventOf(parts, opened);
+  if (!Array.isArray(items)) throw invalid('the function "events" of the sender returned no list');
   return {
     batch: items.map((item, index) => {
       try {
@@ -62,7 +63,7 @@ function ownRequest(opened: OpenedRequest, data: unknown): OpenedRequest {
 
 function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
   const event = nameOf(parts, given.message);
-  const ownId = requireId(parts.id?.(given.message));
+  const ownId = requireId(ask('id', () => parts.id?.(given.message)));
   // A queue restores data by the content type, which does not name the form that the sender's own parser reads.
   const isOwnForm =
     parts.parse !== undefined && !isJsonType(given.contentType ?? 'application/json');
@@ -139,21 +140,30 @@ function contentOf(
 
 /** @throws {@link WebhookPayloadError} */
 export function nameOf(parts: SenderParts, message: SenderMessage): string {
-  let event: unknown;
-  try {
-    event = parts.event(message);
-  } catch (error) {
-    throw invalid(`the function "event" of the sender failed: ${errorName(error)}`);
-  }
+  const event: unknown = ask('event', () => parts.event(message));
   if (isEventName(event, 'swt-draft-00')) return event;
   throw invalid(
     `the request names no event, or not with segments of letters, digits, "_" and "-" of at most ${MAX_EVENT_NAME_LENGTH} characters: set "event" of the sender`,
   );
 }
 
-function requireId(id: string | undefined): string | undefined {
+/** Calls a function of the sender's options, which the data of a request may make throw. */
+function ask<T>(name: 'event' | 'events' | 'id', call: () => T): T {
+  try {
+    return call();
+  } catch (error) {
+    if (isWebhookError(error)) throw error;
+    throw invalid(`the function "${name}" of the sender failed: ${errorName(error)}`);
+  }
+}
+
+function requireId(id: unknown): string | undefined {
   if (id === undefined || isIdentifier(id)) return id;
-  throw invalid('the id of the event is too long or has control characters');
+  throw invalid(
+    typeof id === 'string'
+      ? 'the id of the event is too long or has control characters'
+      : 'the id of the event is no string: convert it in "id" of the sender',
+  );
 }
 
 function invalid(message: string): WebhookPayloadError {

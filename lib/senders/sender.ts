@@ -5,7 +5,7 @@ import {
   isWebhookError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
-import { func, optional, seconds, type Rule } from '../options/rules.js';
+import { func, optional, required, seconds, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, readBody } from '../request/body.js';
 import { parseSenderPayload } from '../request/sender-payload.js';
@@ -18,6 +18,7 @@ import type {
 } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
 import { claimError, readSeconds } from '../token/validate-claims.js';
+import { NAME } from './option-rules.js';
 import { eventsOf, nameOf } from './sender-event.js';
 
 /** A verified request, as far as its sender's event is named by it. */
@@ -38,6 +39,30 @@ export interface SenderOptions {
    * default 300. Only applies if the sender signs a time.
    */
   readonly tolerance?: Duration | undefined;
+}
+
+/** A request that may be a sender's check of the URL. */
+export interface UrlCheck extends Pick<SenderMessage, 'headers'> {
+  /** A `POST` is verified; a `GET` or `HEAD` is not. */
+  readonly method: 'GET' | 'HEAD' | 'POST';
+  readonly query: URLSearchParams;
+  /** Of a `POST`, as for `event`. */
+  readonly data?: unknown;
+}
+
+/** Options of a sender that this package has no preset for. */
+export interface DeclaredSenderOptions extends SenderOptions {
+  /** The sender's name: `event.issuer` and `event.profile`. */
+  readonly name: string;
+  readonly event: NonNullable<SenderOptions['event']>;
+  /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
+  readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
+  /**
+   * Answers a check of the URL with 200: a string as plain text, an object as JSON. Return `undefined` for any other request. Without this
+   * option, only `POST` is accepted.
+   */
+  readonly challenge?:
+    ((check: UrlCheck) => string | Readonly<Record<string, unknown>> | undefined) | undefined;
 }
 
 /** Who signs requests, and how: for the option `sender` of a receiver. It holds the secret, and does not print it. */
@@ -84,12 +109,18 @@ export interface Credentials extends Proof {
   /**
    * Whether one of the signatures holds for the body, or what a signature that is in the body says.
    *
+   * @param read.target - path and query of the request
    * @param read.digest - of the body, `sha256:<hex>`
    * @param read.now - seconds since the epoch, once the body was read
    */
   holdFor(
     body: Buffer,
-    read: { readonly digest: string; readonly now: number; readonly maxJsonMembers: number },
+    read: {
+      readonly target: string | undefined;
+      readonly digest: string;
+      readonly now: number;
+      readonly maxJsonMembers: number;
+    },
   ): boolean | Proof | Promise<boolean | Proof>;
   /** Signs a short text with the secret that holds for the body, in hex; for challenges. */
   hmac?(text: string): string;
@@ -142,14 +173,20 @@ export interface SenderParts {
   challenge?(
     message: SenderMessage,
     credentials: Credentials,
-  ): Readonly<Record<string, string>> | undefined;
-  /** A challenge that has no signature: its answer must reflect nothing but what the sender's manual names. */
+    query: URLSearchParams,
+  ): SenderChallenge | undefined;
+  /** Challenges that have no signature: an answer must reflect nothing but what the sender's manual names. */
   readonly preflight?:
     | {
-        readonly method: 'GET' | 'OPTIONS' | 'POST';
-        answer(headers: RequestHeaders, query: URLSearchParams): SenderChallenge | undefined;
+        readonly methods: readonly ('GET' | 'HEAD' | 'OPTIONS' | 'POST')[];
+        answer(request: {
+          readonly method: string;
+          readonly headers: RequestHeaders;
+          readonly query: URLSearchParams;
+        }): SenderChallenge | undefined;
       }
     | undefined;
+  /** Default: {@link acknowledge}. */
   readonly answer?: WebhookScheme['answer'];
   /** Takes a refused request apart; may throw for one that has not the sender's form. */
   diagnose?(
@@ -187,9 +224,8 @@ export function createSender(parts: SenderParts): WebhookSender {
   return unprinted<WebhookSender>(
     {
       name,
-      ...(preflight !== undefined &&
-        preflight.method !== 'POST' && { challengeMethods: [preflight.method] }),
-      ...(parts.answer !== undefined && { answer: parts.answer }),
+      challengeMethods: preflight?.methods.filter((one) => one !== 'HEAD' && one !== 'POST'),
+      answer: parts.answer ?? acknowledge,
       poll: parts.poll,
       ...(parts.keySets !== undefined && { keySets: parts.keySets }),
       sharesIds: parts.envelope !== undefined,
@@ -199,12 +235,13 @@ export function createSender(parts: SenderParts): WebhookSender {
         ((headers) => parts.present.some((header) => headers.get(header) !== undefined)),
 
       async verify(incoming, { tokens, maxJsonMembers, ...rules }) {
-        const { headers, method } = incoming;
+        const { headers, method, target } = incoming;
+        const query = queryOf(target);
         const maxBodyBytes = Math.min(rules.maxBodyBytes, parts.maxBodyBytes ?? Infinity);
-        const preflightAnswer =
-          method === preflight?.method
-            ? preflight.answer(headers, queryOf(incoming.target))
-            : undefined;
+        const isPreflight = preflight?.methods.some((one) => one === method);
+        const preflightAnswer = isPreflight
+          ? preflight!.answer({ method, headers, query })
+          : undefined;
         if (preflightAnswer !== undefined) return preflightAnswer;
         if (method !== 'POST') {
           const methods = ['POST'];
@@ -220,7 +257,7 @@ export function createSender(parts: SenderParts): WebhookSender {
         // A slow body must not outlast its credentials: the replay store forgets an event once they have ended.
         const now = readSeconds(tokens.settings.now);
         requireTime(credentials, now, tolerance);
-        const proof = await credentials.holdFor(body, { digest, now, maxJsonMembers });
+        const proof = await credentials.holdFor(body, { target, digest, now, maxJsonMembers });
         if (proof === false) {
           throw new WebhookSignatureError(
             'invalid_signature',
@@ -228,12 +265,13 @@ export function createSender(parts: SenderParts): WebhookSender {
           );
         }
         const proven: Proof = { ...credentials, ...(proof === true ? undefined : proof) };
+        requireTime(proven, now, tolerance);
         const contentType = headers.get('content-type');
         const { parse = parseSenderPayload } = parts;
         const content = proven.content ?? parse(body, { contentType }, maxJsonMembers);
         const message = { headers, data: content, claims: proven.token ?? {} };
-        const challengeAnswer = parts.challenge?.(message, credentials);
-        if (challengeAnswer !== undefined) return { challengeAnswer };
+        const challenge = parts.challenge?.(message, credentials, query);
+        if (challenge !== undefined) return challenge;
         return eventsOf(parts, {
           message,
           proven,
@@ -279,6 +317,34 @@ export function createSender(parts: SenderParts): WebhookSender {
     },
     `[sender: ${name}]`,
   );
+}
+
+/** Some senders count every answer but 200 as a failure. */
+const acknowledge: NonNullable<SenderParts['answer']> = ({ status }) =>
+  status === 202 || status === 204 ? { status: 200 } : undefined;
+
+/** The parts of a sender that answer its checks of the URL. */
+export function challengeParts(
+  challenge: DeclaredSenderOptions['challenge'],
+): Pick<SenderParts, 'challenge' | 'preflight'> {
+  if (challenge === undefined) return {};
+  const ask = (check: UrlCheck): SenderChallenge | undefined => {
+    const answer = challenge(check);
+    if (answer === undefined) return undefined;
+    return typeof answer === 'string'
+      ? // Nothing that a browser could take for a page.
+        { challengeText: answer, challengeHeaders: { 'X-Content-Type-Options': 'nosniff' } }
+      : { challengeAnswer: answer };
+  };
+  return {
+    challenge: ({ headers, data }, _credentials, query) =>
+      ask({ method: 'POST', headers, query, data }),
+    preflight: {
+      methods: ['GET', 'HEAD'],
+      answer: ({ method, headers, query }) =>
+        ask({ method: method as 'GET' | 'HEAD', headers, query }),
+    },
+  };
 }
 
 function queryOf(target: string | undefined): URLSearchParams {
@@ -336,4 +402,15 @@ export const toleranceSeconds: Rule<number> = (value, at, name) => {
 export const SENDER = {
   event: optional(func<NonNullable<SenderOptions['event']>>('({ headers, data }) => string')),
   tolerance: optional(toleranceSeconds, 300),
+};
+
+export const DECLARED = {
+  name: required(NAME),
+  event: required(func<DeclaredSenderOptions['event']>('({ headers, data }) => string')),
+  events: optional(func<NonNullable<DeclaredSenderOptions['events']>>('({ data }) => list')),
+  challenge: optional(
+    func<NonNullable<DeclaredSenderOptions['challenge']>>(
+      '({ method, headers, query, data }) => string, object or undefined',
+    ),
+  ),
 };

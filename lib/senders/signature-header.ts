@@ -32,14 +32,42 @@ export function signatureHeader(headers: RequestHeaders, name: string): string {
   return value;
 }
 
+/** Seconds or milliseconds since 1970, or ISO 8601. */
+export type TimeUnit = 's' | 'ms' | 'iso';
+
+const UNITS: Readonly<Record<TimeUnit, { readonly form: RegExp; readonly name: string }>> = {
+  s: { form: /^\d{1,11}$/, name: 'whole seconds since 1970' },
+  ms: { form: /^\d{1,14}$/, name: 'milliseconds since 1970' },
+  iso: {
+    form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/,
+    name: 'a time in ISO 8601 with a time zone',
+  },
+};
+
 /**
- * Reads a signed time: whole seconds since the epoch.
+ * Reads a signed time.
  *
+ * @returns whole seconds since the epoch
  * @throws {@link WebhookSignatureError}
  */
-export function readTimestamp(text: string): number {
-  if (/^\d{1,11}$/.test(text)) return Number(text);
-  throw malformed('the signed time is not whole seconds since 1970');
+export function readTimestamp(text: string, unit: TimeUnit = 's'): number {
+  const { form, name } = UNITS[unit];
+  const read =
+    unit === 'iso' ? Date.parse(text) / 1_000 : Number(text) / (unit === 'ms' ? 1_000 : 1);
+  if (form.test(text) && Number.isFinite(read)) return Math.floor(read);
+  throw malformed(`the signed time is not ${name}`);
+}
+
+/** As `readTimestamp`, for an explanation: also of seconds that are milliseconds. */
+export function claimedTime(text: string, unit: TimeUnit = 's'): number | undefined {
+  if (unit === 's') return /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+  return readTimestamp(text, unit);
+}
+
+/** @param now - milliseconds since the epoch */
+export function writeTimestamp(now: number, unit: TimeUnit = 's'): string {
+  if (unit === 'iso') return new Date(now).toISOString();
+  return String(unit === 'ms' ? now : Math.floor(now / 1_000));
 }
 
 /** Each signature is compared with each key, so a request must not bring many. */

@@ -97,6 +97,8 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
     tolerance,
     envelope,
     event: event ?? (({ data }) => stringAt(data, 'type')),
+    // The answers are those to tokens, which may come from the same sender.
+    answer: () => undefined,
     read,
     claim: read,
     diagnose(headers) {

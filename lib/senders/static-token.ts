@@ -6,8 +6,11 @@ import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/json.js';
 import { HEADER_NAME, HEADER_VALUES, NAME } from './option-rules.js';
 import {
+  challengeParts,
   type ComposeTest,
   createSender,
+  DECLARED,
+  type DeclaredSenderOptions,
   SENDER,
   type SenderMessage,
   type SenderOptions,
@@ -23,22 +26,20 @@ export interface StaticValueOptions extends Pick<SenderOptions, 'event'> {
 }
 
 /** A sender that signs nothing, and sends a configured value in a header. */
-export interface StaticTokenOptions extends StaticValueOptions {
+export interface StaticTokenOptions
+  extends Pick<StaticValueOptions, 'value'>, Omit<DeclaredSenderOptions, 'name' | 'tolerance'> {
   /** The header, in lower case. */
   readonly header: string;
   /** The sender's name: `event.issuer` and `event.profile`; default `static-token`. */
   readonly name?: string | undefined;
-  readonly event: NonNullable<SenderOptions['event']>;
   /** The event's id; default: the digest of the body. */
   readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
-  /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
-  readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
 }
 
 /** What differs from sender to sender. */
 interface StaticForm extends Pick<
   SenderParts,
-  'name' | 'event' | 'id' | 'parse' | 'split' | 'preflight' | 'keptHeaders'
+  'name' | 'event' | 'id' | 'parse' | 'split' | 'challenge' | 'preflight' | 'keptHeaders'
 > {
   readonly header: string;
   readonly compose?: ComposeTest;
@@ -49,11 +50,10 @@ const VALUE_OPTIONS = object<StaticValueOptions>()(VALUE);
 
 const OPTIONS = object<StaticTokenOptions>()({
   ...VALUE,
+  ...DECLARED,
   header: required(HEADER_NAME),
   name: optional(NAME, 'static-token'),
-  event: required(func<StaticTokenOptions['event']>('({ headers, data }) => string')),
   id: optional(func<NonNullable<StaticTokenOptions['id']>>('({ data }) => string')),
-  events: optional(func<NonNullable<StaticTokenOptions['events']>>('({ data }) => list')),
 });
 
 /**
@@ -72,8 +72,8 @@ const OPTIONS = object<StaticTokenOptions>()({
  * @throws {@link WebhookConfigurationError}
  */
 export function staticToken(options: StaticTokenOptions): WebhookSender {
-  const { value, events, ...form } = readOptions(OPTIONS, options, 'staticToken');
-  return createStaticSender({ ...form, split: events }, value);
+  const { value, events, challenge, ...form } = readOptions(OPTIONS, options, 'staticToken');
+  return createStaticSender({ ...form, split: events, ...challengeParts(challenge) }, value);
 }
 
 /**
@@ -91,8 +91,8 @@ export function okta(options: StaticValueOptions): WebhookSender {
     event: ({ data }) => stringAt(data, 'eventType'),
     id: ({ data }) => stringAt(data, 'uuid'),
     preflight: {
-      method: 'GET',
-      answer(headers) {
+      methods: ['GET'],
+      answer({ headers }) {
         const verification = headers.get('x-okta-verification-challenge');
         if (verification === undefined) return undefined;
         return { challengeAnswer: { verification: verification.slice(0, MAX_CHALLENGE) } };

@@ -423,8 +423,8 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
 
     expect(entries.map(({ outcome, status, path }) => [outcome, status, path])).toEqual(
       expect.arrayContaining([
-        ['handled', 204, transmitter.url.replace(/\?.*/, '')],
-        ['refused', 401, transmitter.url.replace(/\?.*/, '')],
+        ['handled', 202, transmitter.url.replace(/\?.*/, '')],
+        ['refused', 400, transmitter.url.replace(/\?.*/, '')],
       ]),
     );
   });

@@ -1,0 +1,130 @@
+import {
+  errorName,
+  WebhookConfigurationError,
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
+import { readOptions } from '../options/read-options.js';
+import { flag, func, list, object, optional, required } from '../options/rules.js';
+import type { RequestHeaders } from '../request/webhook-scheme.js';
+import { HEADER_NAME } from './option-rules.js';
+import {
+  challengeParts,
+  createSender,
+  DECLARED,
+  type DeclaredSenderOptions,
+  type Proof,
+  SENDER,
+  type SenderMessage,
+  type WebhookSender,
+} from './sender.js';
+
+/** What a signature covers besides the body. */
+type SignedFacts = Pick<Proof, 'timestamp' | 'id'>;
+
+/** A sender whose requests the application verifies. */
+export interface CustomSenderOptions extends DeclaredSenderOptions {
+  /**
+   * Verifies a request before its body is parsed. Return `false` for a request that is not authentic; for an authentic one, `true` or what
+   * the signature also covers: the event's `id`, and the `timestamp` in seconds since the epoch, which is checked against `tolerance`. If it
+   * throws or rejects, for example because a key cannot be fetched, the answer is 503, and the sender repeats the request.
+   */
+  readonly verify: (request: {
+    /** Names are in lower case. */
+    readonly headers: RequestHeaders;
+    readonly body: Buffer;
+    /** Path and query. */
+    readonly target: string | undefined;
+  }) => boolean | SignedFacts | Promise<boolean | SignedFacts>;
+  /** Whether `verify` covers the body; default `true`. With `false`, `event.bodyVerified` is `false`. */
+  readonly bodyVerified?: boolean | undefined;
+  /** The event's id; default: that of `verify`, else the digest of the body, so a second event with the same body is taken for a duplicate. */
+  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  /** Headers to keep in `event.claims.headers`, in lower case. */
+  readonly keptHeaders?: readonly string[] | undefined;
+  /** Signs a test event as the sender would; required for `deliverWebhook(app, event, data, { sender })`. `now` is in milliseconds. */
+  readonly sign?:
+    | ((message: {
+        readonly event: string;
+        readonly data: unknown;
+        readonly id: string;
+        readonly now: number;
+      }) => { readonly headers: Readonly<Record<string, string>>; readonly body: string | Buffer })
+    | undefined;
+}
+
+const OPTIONS = object<CustomSenderOptions>()({
+  ...DECLARED,
+  tolerance: SENDER.tolerance,
+  verify: required(
+    func<CustomSenderOptions['verify']>(
+      '({ headers, body, target }) => boolean or { id, timestamp }',
+    ),
+  ),
+  bodyVerified: optional(flag, true),
+  id: optional(func<NonNullable<CustomSenderOptions['id']>>('({ headers, data }) => string')),
+  keptHeaders: optional(list(HEADER_NAME, "must be a list of names: ['x-shop']")),
+  sign: optional(
+    func<NonNullable<CustomSenderOptions['sign']>>(
+      '({ event, data, id, now }) => { headers, body }',
+    ),
+  ),
+});
+
+/**
+ * A sender that no other function describes, such as one that signs by Ed25519 or ECDSA, or that has its signature in the body.
+ *
+ * ```ts
+ * customSender({
+ *   name: 'discord',
+ *   verify: ({ headers, body }) =>
+ *     verifyKey(body, headers.get('x-signature-ed25519'), headers.get('x-signature-timestamp'), env.DISCORD_KEY),
+ *   event: ({ data }) => (data as { event: { type: string } }).event.type,
+ * });
+ * ```
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function customSender(options: CustomSenderOptions): WebhookSender {
+  const { verify, sign, events, challenge, ...form } = readOptions(
+    OPTIONS,
+    options,
+    'customSender',
+  );
+  return createSender({
+    ...form,
+    split: events,
+    ...challengeParts(challenge),
+    present: [],
+    hasCredentials: () => true,
+    claim: () => ({}),
+    read: (headers) => ({
+      async holdFor(body, { target }): Promise<boolean | Proof> {
+        try {
+          const proof: unknown = await verify({ headers, body, target });
+          if (typeof proof === 'boolean') return proof;
+          const { id, timestamp } = (proof ?? {}) as SignedFacts;
+          // A function that returns nothing has verified nothing.
+          return id !== undefined || timestamp !== undefined ? { id, timestamp } : false;
+        } catch (error) {
+          throw new WebhookStoreError(
+            'keys_unavailable',
+            `the function "verify" of the sender failed: ${errorName(error)}`,
+            { cause: error },
+          );
+        }
+      },
+    }),
+    sign(message) {
+      if (sign === undefined) {
+        throw new WebhookConfigurationError([
+          { path: `${form.name}.sign`, message: 'is required to sign a test' },
+        ]);
+      }
+      const { headers, body } = sign(message);
+      return {
+        headers: { 'content-type': 'application/json', ...headers },
+        body: Buffer.from(body as Buffer),
+      };
+    },
+  });
+}

@@ -1,0 +1,409 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { createHmac, generateKeyPairSync, randomUUID, sign, verify } from 'node:crypto';
+import {
+  customSender,
+  github,
+  googlePush,
+  hmacSender,
+  jwtSender,
+  staticToken,
+  stripe,
+  type WebhookSender,
+} from 'nestjs-webhook-token/senders';
+import { deliverWebhook, TestClock } from 'nestjs-webhook-token/testing';
+import { adapters } from '../fixtures/adapters.js';
+import { send, type Sending } from '../fixtures/http-client.js';
+import { ReceivedEvents } from '../fixtures/received-events.js';
+import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
+
+const SECRET = 'a-secret-of-32-characters-or-more';
+const NOW = Date.parse('2026-11-28T08:00:00Z');
+const clock = new TestClock(NOW);
+const BYTES = Buffer.from('c2VjcmV0LWluLWJhc2U2NC1vZi0zMi1ieXRlcw==', 'base64');
+
+const typeOf = ({ data }: { data: unknown }): string => (data as { type: string }).type;
+const named = { name: 'acme', event: typeOf };
+const hmac = (key: string | Buffer, text: string, encoding: 'hex' | 'base64' | 'base64url') =>
+  createHmac('sha256', key).update(text).digest(encoding);
+
+const ed25519 = generateKeyPairSync('ed25519');
+const jwtKeys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+const jwtOptions = {
+  ...named,
+  keys: [
+    {
+      kid: 'k1',
+      alg: 'ES256' as const,
+      key: jwtKeys.publicKey.export({ format: 'pem', type: 'spki' }),
+    },
+  ],
+  signingKey: {
+    kid: 'k1',
+    alg: 'ES256' as const,
+    key: jwtKeys.privateKey.export({ format: 'pem', type: 'pkcs8' }),
+  },
+};
+const google = {
+  audience: 'https://shop.example/push',
+  serviceAccount: 'push@shop.example',
+  keys: jwtOptions.keys,
+  signingKey: jwtOptions.signingKey,
+};
+
+/** As Discord signs: the time and the body, by Ed25519; PING must be answered. */
+const discord = customSender({
+  ...named,
+  name: 'discord',
+  verify({ headers, body }) {
+    const time = headers.get('x-signature-timestamp') ?? '';
+    const signature = Buffer.from(headers.get('x-signature-ed25519') ?? '', 'hex');
+    const signed = Buffer.concat([Buffer.from(time), body]);
+    return verify(null, signed, ed25519.publicKey, signature) && { timestamp: Number(time) };
+  },
+  challenge: ({ data }) =>
+    (data as { type?: unknown } | undefined)?.type === 1 ? { type: 1 } : undefined,
+  sign: ({ event, data, now }) =>
+    signedByDiscord(JSON.stringify({ type: event, ...(data as object) }), now),
+});
+
+function signedByDiscord(
+  body: string,
+  now: number,
+): { headers: Record<string, string>; body: string } {
+  const time = String(Math.floor(now / 1_000));
+  const signature = sign(null, Buffer.from(time + body), ed25519.privateKey).toString('hex');
+  return { headers: { 'x-signature-timestamp': time, 'x-signature-ed25519': signature }, body };
+}
+
+const SENDERS: Record<string, WebhookSender> = {
+  ms: hmacSender({
+    ...named,
+    secret: SECRET,
+    signature: { header: 'x-signature', encoding: 'base64url' },
+    timestamp: { header: 'x-time', unit: 'ms' },
+    signed: '{timestamp}.{body}',
+  }),
+  iso: hmacSender({
+    ...named,
+    secret: BYTES,
+    signature: { header: 'x-signature', encoding: 'base64' },
+    timestamp: { header: 'x-time', unit: 'iso' },
+    signed: '{header:x-id}{timestamp}{body}',
+    id: ({ headers }) => headers.get('x-id'),
+  }),
+  batch: hmacSender({
+    ...named,
+    secret: SECRET,
+    signature: { header: 'x-signature' },
+    events: ({ data }) => data as unknown[],
+    id: ({ data }) => (data as { id: string }).id,
+  }),
+  meta: hmacSender({
+    ...named,
+    secret: SECRET,
+    signature: { header: 'x-signature' },
+    challenge: ({ method, query, data }) => {
+      if (method === 'POST') return typeOf({ data }) === 'check' ? { ok: true } : undefined;
+      if (method === 'HEAD') return '';
+      return query.get('hub.verify_token') === 'ours'
+        ? (query.get('hub.challenge') ?? '')
+        : undefined;
+    },
+  }),
+  token: staticToken({
+    ...named,
+    header: 'x-token',
+    value: SECRET,
+    challenge: ({ method }) => (method === 'GET' ? 'here' : undefined),
+  }),
+  github: github({ secret: SECRET }),
+  stripe: stripe({ secret: SECRET }),
+  jwt: jwtSender({ ...jwtOptions, scheme: 'JWT' }),
+  raw: jwtSender({ ...jwtOptions, scheme: 'none' }),
+  google: googlePush(google),
+  named: googlePush({ ...google, event: () => 'nightly.run' }),
+  discord,
+  nothing: customSender({ ...named, verify: () => undefined as never }),
+  away: customSender({ ...named, verify: () => Promise.reject(new Error('no certificate')) }),
+  unsigned: customSender({
+    ...named,
+    verify: ({ target }) => target === '/unsigned?token=ours',
+    bodyVerified: false,
+    id: ({ data }) => (data as { id: string }).id,
+  }),
+  number: staticToken({ ...named, header: 'x-token', value: SECRET, id: () => 7 as never }),
+  odd: staticToken({ ...named, header: 'x-token', value: SECRET, events: () => ({}) as never }),
+};
+
+describe.each(adapters)('a sender that the application declares on %s', (_, createAdapter) => {
+  let receiver: StartedApp;
+  let handlers: ReceivedEvents;
+  beforeAll(async () => {
+    receiver = await startApp(createAdapter(), {
+      options: {
+        clock,
+        receiver: Object.entries(SENDERS).map(([name, sender]) => ({ name, path: name, sender })),
+      },
+      providers: [ReceivedEvents],
+    });
+    handlers = receiver.app.get(ReceivedEvents);
+  });
+  beforeEach(() => handlers.clear());
+  afterAll(() => receiver.app.close());
+
+  const post = async (name: string, body: string, headers: Sending['headers'] = {}) =>
+    send(receiver.origin, { path: `/${name}`, headers, body });
+  /** A body of its own, since its digest identifies the event. */
+  const bodyOf = (type = 'a.made', more: object = {}) =>
+    JSON.stringify({ type, n: randomUUID(), ...more });
+
+  it.each<[string, (at: number) => Record<string, string>, string]>([
+    ['milliseconds, base64url', (at) => signedMs(at), 'ms'],
+    ['ISO 8601, a key in bytes, a signed header', (at) => signedIso(at), 'iso'],
+  ])('accepts a signed time in %s, within the tolerance', async (_case, headersAt, name) => {
+    const answers = [];
+    for (const distance of [0, -299_000, -301_000]) {
+      const { body, ...headers } = headersAt(NOW + distance);
+      answers.push((await post(name, body!, headers)).status);
+    }
+
+    expect(answers).toEqual([200, 200, 401]);
+    expect(handlers.seen).toHaveLength(2);
+  });
+
+  function signedMs(at: number): Record<string, string> {
+    const body = bodyOf();
+    return {
+      body,
+      'x-time': String(at),
+      'x-signature': hmac(SECRET, `${at}.${body}`, 'base64url'),
+    };
+  }
+
+  function signedIso(at: number): Record<string, string> {
+    const [body, id, time] = [bodyOf(), randomUUID(), new Date(at).toISOString()];
+    return {
+      body,
+      'x-id': id,
+      'x-time': time,
+      'x-signature': hmac(BYTES, id + time + body, 'base64'),
+    };
+  }
+
+  it('rejects a changed header that is signed, a missing one, and a time in another unit', async () => {
+    const { body, ...headers } = signedIso(NOW);
+    const { 'x-id': _id, ...without } = headers;
+    const answers = [
+      await post('iso', body!, { ...headers, 'x-id': 'another' }),
+      await post('iso', body!, without),
+      await post('iso', body!, { ...headers, 'x-time': String(NOW) }),
+    ];
+
+    expect(answers.map(({ json }) => json!['code'])).toEqual([
+      'invalid_signature',
+      'missing_signature',
+      'malformed_signature',
+    ]);
+    expect(handlers.seen).toEqual([]);
+  });
+
+  it.each(['ms', 'iso', 'discord', 'jwt', 'raw'])('delivers a test event to %s', async (name) => {
+    const data = { type: 'a.made', n: randomUUID() };
+    const answer = await deliverWebhook(receiver.app, 'a.made', data as never, {
+      receiver: name,
+      sender: SENDERS[name]!,
+    });
+
+    expect(answer).toMatchObject({ outcome: 'handled', status: 200 });
+  });
+
+  it('handles each event of a list that is signed, and a copy only once', async () => {
+    const body = JSON.stringify([
+      { type: 'a.made', id: '1' },
+      { type: 'b.made', id: '2' },
+      { type: 'a.made', id: '1' },
+    ]);
+    const { status } = await post('batch', body, { 'x-signature': hmac(SECRET, body, 'hex') });
+
+    expect(status).toBe(200);
+    expect(handlers.seen.map(({ event, id }) => [event, id])).toEqual([
+      ['a.made', '1'],
+      ['b.made', '2'],
+    ]);
+  });
+
+  it('answers its checks of the URL, and refuses other requests', async () => {
+    const get = (path: string, method = 'GET') => send(receiver.origin, { method, path });
+    const check = bodyOf('check');
+    const verified = await post('meta', check, { 'x-signature': hmac(SECRET, check, 'hex') });
+    const forged = await post('meta', check, { 'x-signature': hmac('another', check, 'hex') });
+    const ours = await get('/meta?hub.verify_token=ours&hub.challenge=%3Cb%3E12');
+    const answers = [
+      ours,
+      await get('/meta?hub.verify_token=theirs&hub.challenge=12'),
+      await get('/meta', 'HEAD'),
+      verified,
+      forged,
+      await get('/token'),
+      await get('/ms'),
+    ];
+
+    expect(answers.map(({ status, text }) => (status === 200 ? [status, text] : status))).toEqual([
+      [200, '<b>12'],
+      405,
+      [200, ''],
+      [200, '{"ok":true}'],
+      401,
+      [200, 'here'],
+      405,
+    ]);
+    expect(ours.headers).toMatchObject({
+      'content-type': 'text/plain',
+      'x-content-type-options': 'nosniff',
+    });
+    expect(handlers.seen).toEqual([]);
+  });
+
+  it('verifies a request with a function of the application', async () => {
+    const { headers, body } = signedByDiscord(bodyOf(), NOW);
+    const late = signedByDiscord(bodyOf(), NOW - 301_000);
+    const ping = signedByDiscord('{"type":1}', NOW);
+    const answers = [
+      await post('discord', body, headers),
+      await post('discord', body, headers),
+      await post('discord', body.replace('a.made', 'b.made'), headers),
+      await post('discord', late.body, late.headers),
+      await post('discord', ping.body, ping.headers),
+    ];
+
+    expect(answers.map(({ status, json }) => [status, json?.['code'] ?? json])).toEqual([
+      [200, undefined],
+      [200, undefined],
+      [401, 'invalid_signature'],
+      [401, 'timestamp_out_of_tolerance'],
+      [200, { type: 1 }],
+    ]);
+    expect(handlers.seen).toMatchObject([
+      { event: 'a.made', issuer: 'discord', bodyVerified: true },
+    ]);
+  });
+
+  it('does not accept a request that the function does not accept', async () => {
+    const answers = [
+      await post('nothing', bodyOf()),
+      await post('away', bodyOf()),
+      await post('unsigned', bodyOf()),
+      await post('unsigned?token=ours', bodyOf('a.made', { id: '1' })),
+    ];
+
+    expect(answers.map(({ status, json }) => [status, json?.['code']])).toEqual([
+      [401, 'invalid_signature'],
+      [503, 'keys_unavailable'],
+      [401, 'invalid_signature'],
+      [200, undefined],
+    ]);
+    expect(handlers.seen).toMatchObject([{ id: '1', bodyVerified: false }]);
+  });
+
+  it.each(['jwt', 'raw'])('expects the word ahead of the token of %s', async (name) => {
+    const message = { event: 'a.made', data: { type: 'a.made', n: randomUUID() }, now: NOW };
+    const { headers, body } = await SENDERS[name]!.sign(message);
+    const token = headers['authorization']!.replace('JWT ', '');
+    const answers = [];
+    for (const value of [`Bearer ${token}`, token, `JWT ${token}`]) {
+      const answer = await post(name, body.toString(), { ...headers, authorization: value });
+      answers.push(answer.status);
+    }
+
+    expect(answers).toEqual(name === 'jwt' ? [400, 400, 200] : [400, 200, 400]);
+  });
+
+  it('tells runs of a job and unwrapped messages apart by their ids, and rejects what has none', async () => {
+    const data = { report: 'daily' };
+    const { headers, body } = await SENDERS['google']!.sign({ event: 'job', data, now: NOW });
+    const {
+      'x-cloudscheduler-jobname': job,
+      'x-cloudscheduler-scheduletime': _time,
+      ...bare
+    } = headers;
+    const run = (at: string) => ({
+      'x-cloudscheduler-jobname': job!,
+      'x-cloudscheduler-scheduletime': at,
+    });
+    const unwrapped = (id: string) => ({ 'x-goog-pubsub-message-id': id });
+    const requests = [
+      run('1'),
+      run('2'),
+      run('2'),
+      unwrapped('1'),
+      unwrapped('2'),
+      unwrapped('2'),
+      {},
+    ];
+    const statuses = [];
+    for (const more of requests) {
+      statuses.push((await post('named', body.toString(), { ...bare, ...more })).status);
+    }
+
+    expect(statuses).toEqual([200, 200, 200, 200, 200, 200, 400]);
+    expect(handlers.seen.map(({ event }) => event)).toEqual(Array(4).fill('nightly.run'));
+  });
+
+  it('names runs of a job and unwrapped messages', async () => {
+    const { headers, body } = await SENDERS['google']!.sign({ event: 'job', data: {}, now: NOW });
+    const { 'x-cloudscheduler-jobname': _job, ...bare } = headers;
+    await post('google', body.toString(), headers);
+    await post('google', body.toString(), { ...bare, 'x-goog-pubsub-message-id': randomUUID() });
+
+    expect(handlers.seen.map(({ event }) => event)).toEqual(['job', 'message']);
+  });
+
+  it('leaves out an action of GitHub that cannot be in a name', async () => {
+    const body = bodyOf('x', { action: 'deploy to prod' });
+    const { status } = await post('github', body, {
+      'x-hub-signature-256': `sha256=${hmac(SECRET, body, 'hex')}`,
+      'x-github-event': 'repository_dispatch',
+    });
+
+    expect([status, handlers.seen[0]?.event]).toEqual([200, 'repository_dispatch']);
+  });
+
+  it('reads fields named name[] as a list, and rejects other fields of one name', async () => {
+    const form = { 'x-token': SECRET, 'content-type': 'application/x-www-form-urlencoded' };
+    const list = await post('token', 'type=a.made&tags%5B%5D=1&tags%5B%5D=2', form);
+    const twice = await post('token', 'type=a.made&tag=1&tag=2', form);
+
+    expect([list.status, twice.status]).toEqual([200, 400]);
+    expect(handlers.seen[0]?.data).toEqual({ type: 'a.made', 'tags[]': ['1', '2'] });
+  });
+
+  it('says what is wrong with what a function returned', async () => {
+    const answers = [
+      await post('number', bodyOf(), { 'x-token': SECRET }),
+      await post('odd', bodyOf(), { 'x-token': SECRET }),
+    ];
+
+    expect(answers.map(({ json }) => json!['detail'])).toEqual([
+      'the id of the event is no string: convert it in "id" of the sender',
+      'the function "events" of the sender returned no list',
+    ]);
+  });
+});
+
+it.each([
+  [{ signed: '{time}.{body}' }, 'hmacSender.signed: must be a string with one {body}'],
+  [{ secret: new Uint8Array() }, 'hmacSender.secret: must be a non-empty string'],
+  [{ timestamp: { header: 'x-time', unit: 'min' } }, 'hmacSender.timestamp.unit: must be'],
+])('hmacSender refuses %j', (change, problem) => {
+  const options = { ...named, secret: SECRET, signature: { header: 'x-signature' }, ...change };
+
+  expect(() => hmacSender(options as never)).toThrow(problem);
+});
+
+it('customSender says what a test needs', async () => {
+  const sender = customSender({ ...named, verify: () => true });
+
+  await expect(sender.sign({ event: 'a', data: {}, now: NOW })).rejects.toThrow(
+    'acme.sign: is required to sign a test',
+  );
+});
