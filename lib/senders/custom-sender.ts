@@ -75,10 +75,9 @@ const OPTIONS = object<CustomSenderOptions>()({
  *
  * ```ts
  * customSender({
- *   name: 'discord',
- *   verify: ({ headers, body }) =>
- *     verifyKey(body, headers.get('x-signature-ed25519'), headers.get('x-signature-timestamp'), env.DISCORD_KEY),
- *   event: ({ data }) => (data as { event: { type: string } }).event.type,
+ *   name: 'acme',
+ *   verify: ({ headers, body }) => acmeSdk.isAuthentic(body, headers.get('x-acme-signature')),
+ *   event: ({ data }) => (data as { type: string }).type,
  * });
  * ```
  *
