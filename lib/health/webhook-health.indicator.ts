@@ -20,7 +20,7 @@ import {
 export interface WebhookHealthOptions {
   /** By how much the oldest due delivery may be late, and for how long fetching events may fail; default `'5m'`. */
   readonly maxLag?: Duration | undefined;
-  /** How old a key set (`jwksUri`) may become while it cannot be fetched; default `'1h'`. */
+  /** How old a key set (`jwksUri`) may become while it cannot be fetched, from its first failure if it never was; default `'1h'`. */
   readonly maxKeyAge?: Duration | undefined;
   /** How long a store or queue may take to answer; default `'5s'`. */
   readonly timeout?: Duration | undefined;
@@ -168,7 +168,7 @@ function checkStream({ receiver, host, failing }: PollStatus, { maxLag }: Limits
 }
 
 /** A set that can be fetched is refreshed by the next webhook, whatever its age. */
-function isStale({ isFailing, ageMs = Infinity }: KeySetStatus, { maxKeyAge }: Limits): boolean {
+function isStale({ isFailing, ageMs = 0 }: KeySetStatus, { maxKeyAge }: Limits): boolean {
   return isFailing && ageMs > maxKeyAge;
 }
 

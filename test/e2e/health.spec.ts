@@ -193,14 +193,44 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     const headers = { 'content-type': 'application/secevent+jwt' };
     await send(origin, { path: '/idp', headers, body: token });
     const { host } = new URL(jwks.uri);
+    // By the clock of the system: senders have no other.
+    limits = { maxKeyAge: 1 };
+    let after = await health();
+    for (let checks = 0; after.status === 200 && checks < 100; checks++) after = await health();
 
     expect(before.webhooks.checks).toMatchObject({
       [`receiver "idp": keys at ${host}`]: 'up',
       [`receiver "both": keys at ${host}`]: 'up',
     });
-    const { status, webhooks } = await health();
-    expect(status).toBe(503);
-    expect(webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
+    expect(after.status).toBe(503);
+    expect(after.webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
+  });
+
+  it('fetches a failing key set again without a webhook, and is down only after maxKeyAge', async () => {
+    const clock = new TestClock();
+    jwks = await JwksServer.start();
+    jwks.answer(500);
+    const receiver = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: jwks.uri }],
+      jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
+    });
+    const { origin } = await start({ ...receiver, clock });
+    await head(origin, signed());
+    await clock.advance(3_600_000);
+    const failing = await health();
+    await clock.advance(1);
+    const stale = await health();
+    jwks.publish([]);
+    let after = stale;
+    for (let checks = 0; after.status !== 200 && checks < 100; checks++) {
+      await clock.advance(60_000);
+      after = await health();
+    }
+
+    expect([failing, stale, after].map(({ status }) => status)).toEqual([200, 503, 200]);
+    expect(stale.webhooks.checks).toMatchObject({
+      [`receiver "default": keys at ${new URL(jwks.uri).host}`]: 'stale',
+    });
   });
 
   it('is down if polled events cannot be fetched for longer than the threshold', async () => {
