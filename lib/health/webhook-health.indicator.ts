@@ -8,7 +8,7 @@ import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
 import type { PollStatus } from '../receiver/event.poller.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { checkQueue, type WebhookQueue } from '../queue/webhook-queue.js';
 import {
   configuredStores,
   readBacklog,
@@ -74,7 +74,7 @@ export class WebhookHealthIndicator {
    * Checks every webhook module of the application.
    *
    * @param key - the name of the result
-   * @returns `down` if a store or queue does not answer, or a key set is stale
+   * @returns `down` if a store or queue does not answer or cannot be written to, or a key set is stale
    * @throws {@link WebhookConfigurationError} for a wrong option
    */
   async check<const Key extends string>(
@@ -122,7 +122,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
   }));
   const queues = queuesOf(receivers, publisher).map(async ({ name, queue }) => ({
     name,
-    result: await resultOf(limits, () => queue.find(['health check'])),
+    result: await resultOf(limits, () => checkQueue(queue)),
   }));
   const keySets = [...receivers.values()].flatMap(({ name, issuers, scheme }) =>
     [...issuers.keySets(), ...(scheme.keySets?.() ?? [])].map(async (keySet) => ({

@@ -77,6 +77,9 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       code: 'store_unavailable',
       message: `The delivery queue cannot use Redis at 127.0.0.1:${server.port}: its memory is full; raise maxmemory, or remove other keys`,
     });
+    // Smaller than what is used, or the key of the check may fit.
+    await server.command('CONFIG SET maxmemory 1mb');
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
     expect(JSON.stringify(failure)).not.toContain('xxxx');
     expect(taken.length).toBeGreaterThan(5);
     expect((await queue.find(['a', ...taken])).map((known) => known?.status)).toEqual([
@@ -123,6 +126,8 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       code: 'store_unavailable',
       message: expect.stringMatching(/read-only replica; connect to the primary/),
     });
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
+    await expect(queueOn(primary.port)[0].check()).resolves.toBeUndefined();
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
   });
 

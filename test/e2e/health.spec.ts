@@ -1,6 +1,8 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get } from '@nestjs/common';
 import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus';
+import { Pool } from 'pg';
+import { PostgresEndpointStore, PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookHealthIndicator } from 'nestjs-webhook-token/health';
 import {
@@ -11,7 +13,7 @@ import {
   type WebhookModuleOptions,
 } from 'nestjs-webhook-token';
 import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
-import { adapters } from '../fixtures/adapters.js';
+import { adapters, createExpress } from '../fixtures/adapters.js';
 import { EventTransmitter } from '../fixtures/event-transmitter.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
@@ -23,6 +25,8 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { storeIn, TestDatabase } from '../postgres/database.js';
 
 const CREDENTIAL = 'postgres://user:hidden@db';
 
@@ -51,7 +55,7 @@ class FailingStore extends MemoryReplayStore {
 }
 
 class SilentQueue extends InProcessQueue {
-  override async find(): Promise<never> {
+  override async skip(): Promise<never> {
     return new Promise(() => undefined);
   }
 }
@@ -328,6 +332,49 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       expect.objectContaining({ [name]: 'stale' }),
     ]);
     expect(stale.text).not.toContain('/keys');
+  });
+});
+
+(await describeWith('PostgreSQL'))('the health indicator on PostgreSQL', () => {
+  const database = new TestDatabase();
+  const connectionString = urlOf('PostgreSQL');
+  // As the connections to a server that has become a replica.
+  const readOnly = new Pool({ connectionString, options: '-c default_transaction_read_only=on' });
+  afterAll(async () => {
+    await readOnly.end();
+    await database.close();
+  });
+
+  it.each([
+    ['up', 'up', database.pool],
+    ['down', 'store_unavailable', readOnly],
+  ] as const)('is %s if the check of each store is %s', async (status, result, pool) => {
+    const schema = database.newSchema();
+    const endpointStore = new PostgresEndpointStore(pool, storeIn(schema));
+    await new PostgresEndpointStore(database.pool, { schema }).migrate();
+    const { app } = await startApp(createExpress(), {
+      options: {
+        checkStores: false,
+        publisher: publisher({
+          queue: new PostgresQueue({ pool, schema, migrate: false }),
+          endpointStore,
+          sealingKeys: [{ id: 'a', key: Buffer.alloc(32, 1).toString('base64') }],
+        }),
+      },
+      imports: [TerminusModule.forRoot({ logger: false })],
+      providers: [WebhookHealthIndicator],
+    });
+    const found = await app.get(WebhookHealthIndicator).check('webhooks');
+    await app.close();
+
+    expect(found.webhooks).toMatchObject({
+      status,
+      checks: {
+        'publisher.endpointStore': result,
+        'publisher.queue': result,
+        'publisher.deliveries': 'up',
+      },
+    });
   });
 });
 
