@@ -39,7 +39,7 @@ type Limits = Read<typeof LIMITS>;
 export interface WebhookHealthDetails {
   /**
    * By option or receiver: `up`; the code or class name of an error; `stale` for a key set; `timeout`; `late` for deliveries and
-   * polled events, which does not make the result `down`.
+   * polled events, which does not make the result `down`. During a shutdown also `application`, which is `shutting_down`.
    */
   readonly checks: Readonly<Record<string, string>>;
   /** Streams of polled events that fail, also while they are not `late` yet, by the names in `checks`; absent if there is none. */
@@ -74,7 +74,8 @@ export class WebhookHealthIndicator {
    * Checks every webhook module of the application.
    *
    * @param key - the name of the result
-   * @returns `down` if a store or queue does not answer or cannot be written to, or a key set is stale
+   * @returns `down` if a store or queue does not answer or cannot be written to, or a key set is stale, or the application
+   * is shutting down
    * @throws {@link WebhookConfigurationError} for a wrong option
    */
   async check<const Key extends string>(
@@ -115,7 +116,10 @@ interface Check {
 }
 
 function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
-  const { receivers, publisher, poller } = parts;
+  const { receivers, publisher, poller, drain } = parts;
+  const closing = drain.closing
+    ? [Promise.resolve({ name: 'application', result: 'shutting_down' })]
+    : [];
   const stores = configuredStores(parts).map(async ({ path, store }) => ({
     name: path,
     result: await resultOf(limits, () => store.check?.()),
@@ -132,7 +136,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
   );
   const streams = poller.status().map(async (status) => checkStream(status, limits));
   const deliveries = publisher === undefined ? [] : [checkLag(publisher, limits)];
-  return [...stores, ...queues, ...keySets, ...streams, ...deliveries];
+  return [...closing, ...stores, ...queues, ...keySets, ...streams, ...deliveries];
 }
 
 function queuesOf(

@@ -8,6 +8,7 @@ import { WebhookHealthIndicator } from 'nestjs-webhook-token/health';
 import {
   WebhookStoreError,
   WebhookPublisher,
+  WebhookVerifier,
   InProcessQueue,
   MemoryReplayStore,
   type WebhookModuleOptions,
@@ -15,6 +16,7 @@ import {
 import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
 import { adapters, createExpress } from '../fixtures/adapters.js';
 import { EventTransmitter } from '../fixtures/event-transmitter.js';
+import { Gate } from '../fixtures/gate.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import {
@@ -284,6 +286,32 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     expect(tolerated.webhooks).toMatchObject({ checks: { [name]: 'up' }, failing });
     expect(late.text).not.toMatch(/hidden|stream=s1/);
     expect(after.webhooks).not.toHaveProperty('failing');
+  });
+
+  it('is down while the application shuts down, when webhooks are refused', async () => {
+    const { app } = await start({ ...receiverOptions(), publisher: publisher() });
+    const gate = new Gate();
+    const headers = { authorization: `Bearer ${signed()}` };
+    const handled = app
+      .get(WebhookVerifier)
+      .verify({ method: 'HEAD', headers }, { handle: () => gate.pass() });
+    await gate.reached;
+    const before = await health();
+    const closing = app.close();
+    let during = await health();
+    for (let checks = 0; during.webhooks['status'] === 'up' && checks < 100; checks++) {
+      during = await health();
+    }
+    const refused = await head(started!.origin, signed());
+    gate.open();
+    await Promise.all([handled, closing]);
+
+    expect([before.status, during.status, refused.status]).toEqual([200, 503, 503]);
+    expect(before.webhooks['checks']).not.toHaveProperty('application');
+    expect(during.webhooks).toMatchObject({
+      status: 'down',
+      checks: { application: 'shutting_down' },
+    });
   });
 
   it('gives the code of an error as the reason of a stream that fails, not its message', async () => {
