@@ -154,6 +154,31 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     ]);
   });
 
+  it('reports a fail-over as an outage, and keeps its only report of an error', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    closing.push(async () => warn.mockRestore());
+    const reports = () =>
+      warn.mock.calls.filter(([, options]) =>
+        /QUEUE_(?:ERROR|UNAVAILABLE)/.test(JSON.stringify(options)),
+      );
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const observer = new Redis(server.port, '127.0.0.1');
+    closing.push(async () => observer.disconnect());
+    while (!/flags=b .*cmd=bzpopmin/.test(String(await observer.client('LIST')))) await sleep(10);
+    afterwards(async () => server.command('REPLICAOF NO ONE'));
+    await server.command('REPLICAOF 127.0.0.1 1');
+    while (reports().length === 0) await sleep(10);
+
+    expect(reports()).toEqual([
+      [
+        expect.stringMatching(/it has become a replica.*Deliveries wait/),
+        { code: 'WEBHOOK_QUEUE_UNAVAILABLE' },
+      ],
+    ]);
+  });
+
   it('delivers again after its connections were lost without being closed', async () => {
     const server = await redis();
     const network = await LosingNetwork.start(`redis://127.0.0.1:${server.port}`);
