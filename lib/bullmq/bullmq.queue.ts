@@ -34,12 +34,18 @@ import { FairTurns } from './fair-turns.js';
 import { KeyOrder } from './key-order.js';
 import { KeyTurns } from './key-turns.js';
 import { LaneGate } from './lane-gate.js';
+import { QueueScript } from './queue-script.js';
 import { SharedLimits } from './shared-limits.js';
 import { warnAboutServer } from './redis-server.js';
 import { REMOVED, StoredDeliveries } from './stored-deliveries.js';
 
 /** Milliseconds between two rounds of maintenance. */
 const MAINTENANCE = 5_000;
+
+const CHECK = new QueueScript(
+  'webhooksCheck',
+  `return redis.call('SET', KEYS[1] .. ':check', '', 'PX', 1000)`,
+);
 
 /**
  * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
@@ -259,6 +265,11 @@ export class BullMqQueue extends WebhookQueue {
         return hasWoken || due.length > 0 || Object.values(counts).some((count) => count > 0);
       });
     } while (isBusy);
+  }
+
+  /** Writes a key that expires: a replica and a full server refuse it. */
+  override async check(): Promise<void> {
+    await this.request(async () => CHECK.run(this.queue, []));
   }
 
   override async stop(deadline: number): Promise<number> {

@@ -141,7 +141,8 @@ export abstract class EndpointStore {
   readonly activity: ActivityStore = new MemoryActivityStore();
 
   /**
-   * Checks at start-up that the store can be used: by default, it looks for an endpoint that does not exist.
+   * Checks, at start-up and for the health indicator, that the store can be used: by default, it looks for an endpoint that does not
+   * exist.
    *
    * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
    */

@@ -8,7 +8,7 @@ import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
 import type { PollStatus } from '../receiver/event.poller.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
+import { checkQueue, type WebhookQueue } from '../queue/webhook-queue.js';
 import {
   configuredStores,
   readBacklog,
@@ -18,9 +18,9 @@ import {
 
 /** Thresholds of the {@link WebhookHealthIndicator}; milliseconds or strings such as `'5m'`. */
 export interface WebhookHealthOptions {
-  /** By how much the oldest due delivery may be late, and for how long fetching events may fail; default `'5m'`. */
+  /** By how much the oldest due delivery may be late, and for how long fetching events may fail, before they are `late`; default `'5m'`. */
   readonly maxLag?: Duration | undefined;
-  /** How old a key set (`jwksUri`) may become while it cannot be fetched; default `'1h'`. */
+  /** How old a key set (`jwksUri`) may become while it cannot be fetched, from its first failure if it never was; default `'1h'`. */
   readonly maxKeyAge?: Duration | undefined;
   /** How long a store or queue may take to answer; default `'5s'`. */
   readonly timeout?: Duration | undefined;
@@ -38,8 +38,8 @@ type Limits = Read<typeof LIMITS>;
 /** The details of a result. They contain no address, except the hosts of key sets and polled streams, and no message of an error. */
 export interface WebhookHealthDetails {
   /**
-   * By option or receiver: `up`; the code or class name of an error; `late` for deliveries and polled events; `stale` for a key set;
-   * `timeout`.
+   * By option or receiver: `up`; the code or class name of an error; `stale` for a key set; `timeout`; `late` for deliveries and
+   * polled events, which does not make the result `down`. During a shutdown also `application`, which is `shutting_down`.
    */
   readonly checks: Readonly<Record<string, string>>;
   /** Streams of polled events that fail, also while they are not `late` yet, by the names in `checks`; absent if there is none. */
@@ -51,6 +51,8 @@ export interface WebhookHealthDetails {
 }
 
 const UP = 'up';
+/** One slow or unavailable partner causes it, on every instance at once, so it does not make the result `down`. */
+const LATE = 'late';
 
 /**
  * A health indicator for `@nestjs/terminus`: checks stores, queues, the oldest due delivery, remote key sets and polled streams.
@@ -72,7 +74,8 @@ export class WebhookHealthIndicator {
    * Checks every webhook module of the application.
    *
    * @param key - the name of the result
-   * @returns `down` if a store or queue does not answer, or a threshold is exceeded
+   * @returns `down` if a store or queue does not answer or cannot be written to, or a key set is stale, or the application
+   * is shutting down
    * @throws {@link WebhookConfigurationError} for a wrong option
    */
   async check<const Key extends string>(
@@ -80,11 +83,12 @@ export class WebhookHealthIndicator {
     options?: WebhookHealthOptions,
   ): Promise<HealthIndicatorResult<Key>> {
     const limits = readOptions(LIMITS, options, 'WebhookHealthIndicator');
-    const found = webhookPartsOf(this.modules).flatMap((parts) => checkParts(parts, limits));
+    const started = webhookPartsOf(this.modules).flatMap((parts) => checkParts(parts, limits));
+    const found = await Promise.all(started);
     const checks: Record<string, string> = {};
     const failing: Record<string, Failure> = {};
     const figures: Figures[] = [];
-    for (const { name, result, failure, ...more } of await Promise.all(found)) {
+    for (const { name, result, failure, ...more } of found) {
       // Two modules may have the same names.
       if (result !== UP || checks[name] === undefined) checks[name] = result;
       if (failure !== undefined) failing[name] = failure;
@@ -95,7 +99,7 @@ export class WebhookHealthIndicator {
       ...(Object.keys(failing).length > 0 && { failing }),
       ...figures.reduce(total, {}),
     };
-    const isUp = Object.values(checks).every((result) => result === UP);
+    const isUp = found.every(({ result }) => result === UP || result === LATE);
     const session = this.indicators.check(key);
     return isUp ? session.up({ ...details }) : session.down({ ...details });
   }
@@ -112,14 +116,17 @@ interface Check {
 }
 
 function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
-  const { receivers, publisher, poller } = parts;
+  const { receivers, publisher, poller, drain } = parts;
+  const closing = drain.closing
+    ? [Promise.resolve({ name: 'application', result: 'shutting_down' })]
+    : [];
   const stores = configuredStores(parts).map(async ({ path, store }) => ({
     name: path,
     result: await resultOf(limits, () => store.check?.()),
   }));
   const queues = queuesOf(receivers, publisher).map(async ({ name, queue }) => ({
     name,
-    result: await resultOf(limits, () => queue.find(['health check'])),
+    result: await resultOf(limits, () => checkQueue(queue)),
   }));
   const keySets = [...receivers.values()].flatMap(({ name, issuers, scheme }) =>
     [...issuers.keySets(), ...(scheme.keySets?.() ?? [])].map(async (keySet) => ({
@@ -129,7 +136,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
   );
   const streams = poller.status().map(async (status) => checkStream(status, limits));
   const deliveries = publisher === undefined ? [] : [checkLag(publisher, limits)];
-  return [...stores, ...queues, ...keySets, ...streams, ...deliveries];
+  return [...closing, ...stores, ...queues, ...keySets, ...streams, ...deliveries];
 }
 
 function queuesOf(
@@ -156,19 +163,19 @@ async function checkLag(
   });
   if (backlog === undefined) return { name, result };
   const { lag: lagMs, pending, dead } = backlog;
-  return { name, result: lagMs > limits.maxLag ? 'late' : UP, figures: { lagMs, pending, dead } };
+  return { name, result: lagMs > limits.maxLag ? LATE : UP, figures: { lagMs, pending, dead } };
 }
 
-/** A sender may be away for a while without being reported as down: it keeps the events. */
+/** A sender may be away for a while without being reported: it keeps the events. */
 function checkStream({ receiver, host, failing }: PollStatus, { maxLag }: Limits): Check {
   const name = `receiver "${receiver}": events at ${host}`;
   if (failing === undefined) return { name, result: UP };
   const { since, durationMs, reason } = failing;
-  return { name, result: durationMs > maxLag ? 'late' : UP, failure: { since, reason } };
+  return { name, result: durationMs > maxLag ? LATE : UP, failure: { since, reason } };
 }
 
 /** A set that can be fetched is refreshed by the next webhook, whatever its age. */
-function isStale({ isFailing, ageMs = Infinity }: KeySetStatus, { maxKeyAge }: Limits): boolean {
+function isStale({ isFailing, ageMs = 0 }: KeySetStatus, { maxKeyAge }: Limits): boolean {
   return isFailing && ageMs > maxKeyAge;
 }
 

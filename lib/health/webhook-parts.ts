@@ -7,6 +7,7 @@ import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
 } from '../publisher/publisher-options.resolver.js';
+import { ReceiverDrain } from '../receiver/receiver.drain.js';
 import { EventPoller } from '../receiver/event.poller.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-options.js';
 import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
@@ -39,6 +40,7 @@ export function configuredStores({ receivers, inbox, publisher }: StoreOptions):
 
 /** What a webhook module of the application consists of. */
 export interface WebhookParts extends StoreOptions {
+  readonly drain: ReceiverDrain;
   readonly poller: EventPoller;
   readonly endpoints: EndpointRegistry | undefined;
   readonly events: WebhookDeliveryEvents;
@@ -53,6 +55,7 @@ export function webhookPartsOf(modules: ModulesContainer): readonly WebhookParts
       return {
         receivers: part(WEBHOOK_RECEIVERS) as ResolvedReceivers,
         inbox: part(WEBHOOK_INBOX) as ResolvedInbox | undefined,
+        drain: part(ReceiverDrain) as ReceiverDrain,
         poller: part(EventPoller) as EventPoller,
         publisher: part(PUBLISHER_OPTIONS) as ResolvedPublisherOptions | undefined,
         endpoints: part(EndpointRegistry) as EndpointRegistry | undefined,

@@ -118,7 +118,8 @@ export abstract class InboxStore {
   abstract readonly durable: boolean;
 
   /**
-   * Checks at start-up that the store can be used: by default, it looks for an entry that does not exist.
+   * Checks, at start-up and for the health indicator, that the store can be used: by default, it looks for an entry that does not
+   * exist.
    *
    * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
    */

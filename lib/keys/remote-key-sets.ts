@@ -119,7 +119,7 @@ interface RemoteKeySetOptions extends ResolvedJwksOptions {
 /** The state of a key set, without its address. */
 export interface KeySetStatus {
   readonly host: string;
-  /** Milliseconds since it was fetched; `undefined` if it has not been needed, or could not be fetched. */
+  /** Milliseconds since it was fetched, or if it never was, since the first failure; `undefined` if it has not been needed. */
   readonly ageMs: number | undefined;
   readonly isFailing: boolean;
 }
@@ -135,6 +135,8 @@ class RemoteKeySet {
   private fetchedAt = -Infinity;
   private attemptedAt = -Infinity;
   private failedAt = -Infinity;
+  /** The first failure since the last fetch that succeeded. */
+  private failingSince = Infinity;
   private fetching: Promise<void> | undefined;
   private readonly logged = new Set<string>();
 
@@ -163,13 +165,18 @@ class RemoteKeySet {
     return this.lookUp(kid);
   }
 
-  /** How old the set is, and whether the last attempt to fetch it failed. */
+  /**
+   * How old the set is, and whether the last attempt to fetch it failed. Then the next one starts in the background, at most once
+   * per cooldown: only webhooks would start it otherwise, and a process that is not ready receives none.
+   */
   status(): KeySetStatus {
-    const age = this.since(this.fetchedAt);
+    const isFailing = this.failingSince < Infinity;
+    if (isFailing && this.mayFetch()) void this.fetchOnce();
+    const since = this.set === undefined ? this.failingSince : this.fetchedAt;
     return {
       host: this.url.host,
-      ageMs: this.set === undefined ? undefined : age,
-      isFailing: this.failedAt > -Infinity,
+      ageMs: since === Infinity ? undefined : this.since(since),
+      isFailing,
     };
   }
 
@@ -226,10 +233,13 @@ class RemoteKeySet {
       this.set = set;
       this.fetchedAt = startedAt;
       this.failedAt = -Infinity;
+      this.failingSince = Infinity;
       outage.ended();
       this.logOnce(notices);
     } catch (error) {
       this.failedAt = startedAt;
+      // The clock may have been set back.
+      this.failingSince = Math.min(this.failingSince, startedAt);
       outage.failed(error);
     }
   }

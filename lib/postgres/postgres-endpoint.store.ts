@@ -78,6 +78,11 @@ export class PostgresEndpointStore extends EndpointStore {
     await this.connection.migrate();
   }
 
+  /** Removes an endpoint that does not exist, which a read-only server refuses: a pool may stay connected to a former primary. */
+  override async check(): Promise<void> {
+    await this.remove('start-up check');
+  }
+
   override async insert(endpoint: StoredEndpoint): Promise<boolean> {
     return this.change(this.statements.insert, endpoint);
   }

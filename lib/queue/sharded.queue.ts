@@ -12,6 +12,7 @@ import type {
   WebhookDelivery,
 } from './webhook-delivery.js';
 import {
+  checkQueue,
   type DeliveryCountFilter,
   type DeliveryCounts,
   type DeliveryFilter,
@@ -210,6 +211,10 @@ export class ShardedQueue extends WebhookQueue {
 
   override async flush(): Promise<void> {
     await this.ask(async (shard) => shard.flush?.());
+  }
+
+  override async check(): Promise<void> {
+    await this.ask(checkQueue);
   }
 
   override async stop(deadline: number): Promise<number> {

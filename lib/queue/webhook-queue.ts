@@ -234,6 +234,14 @@ export abstract class WebhookQueue {
   flush?(): Promise<void>;
 
   /**
+   * Checks for the health indicator that deliveries can be recorded. Optional: without it, `skip` is called with an unknown id, which
+   * changes nothing, but fails on a server that is read-only.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable`
+   */
+  check?(): Promise<void>;
+
+  /**
    * Refuses new deliveries and waits for the running attempts. A queue that is not durable also runs deliveries
    * that are due now, because they are lost with the process.
    *
@@ -254,6 +262,11 @@ export interface ObservedRun extends DeliveryRun {
  * observes from its import on, since a queue may run a delivery before the test asks.
  */
 export const runObservers = new Set<(run: ObservedRun) => void>();
+
+/** Checks that a queue can record deliveries. */
+export async function checkQueue(queue: WebhookQueue): Promise<void> {
+  await (queue.check === undefined ? queue.skip(['health check']) : queue.check());
+}
 
 export function queueStopped(): WebhookDeliveryError {
   return new WebhookDeliveryError(

@@ -4,6 +4,8 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 const REPLIES: readonly (readonly [RegExp, string])[] = [
   [/\bOOM\b/, 'its memory is full; raise maxmemory, or remove other keys'],
   [/\bREADONLY\b/, 'it is a read-only replica; connect to the primary'],
+  // The reply to a blocked command when its server is demoted, at the start of a fail-over.
+  [/\bUNBLOCKED\b/, 'it has become a replica; connect to the new primary'],
   [
     /\b(?:WRONGPASS|NOAUTH)\b|invalid password/,
     'it rejected the credentials; check user name and password',

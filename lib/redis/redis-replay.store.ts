@@ -18,6 +18,7 @@ import {
   missingTimeout,
   reconnect,
   type RedisClient,
+  CHECK,
   COMMIT,
   EXTEND,
   RELEASE,
@@ -92,7 +93,7 @@ export class RedisReplayStore extends ReplayStore {
     this.lost = new LostReservations(async (reservation) => this.release(reservation), this.clock);
   }
 
-  /** Warns about a client without a socket timeout, then checks as every store. */
+  /** Warns about a client without a socket timeout, then writes a key that expires: a replica and a full server refuse it. */
   override async check(): Promise<void> {
     const missing = missingTimeout(this.client);
     if (missing !== undefined && !this.hasWarned) {
@@ -102,7 +103,7 @@ export class RedisReplayStore extends ReplayStore {
         { code: 'WEBHOOK_REDIS_NO_TIMEOUT' },
       );
     }
-    await super.check();
+    await this.run(CHECK, [`${this.prefix}:check`], []);
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {

@@ -176,6 +176,9 @@ redis.call('PEXPIREAT', KEYS[2], held[3])
 return 1
 `);
 
+/** KEYS: one that nothing reads. */
+export const CHECK = new RedisScript(`return redis.call('SET', KEYS[1], '', 'PX', 1000)`);
+
 /** KEYS: event, token. ARGV: owner. */
 export const RELEASE = new RedisScript(`${HELD}
 redis.call('DEL', KEYS[1], KEYS[2])

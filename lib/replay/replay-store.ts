@@ -58,7 +58,8 @@ export abstract class ReplayStore {
   abstract readonly scope: 'process' | 'shared';
 
   /**
-   * Checks at start-up that the store can be used: by default, it extends a reservation that does not exist.
+   * Checks, at start-up and for the health indicator, that the store can be used: by default, it extends a reservation that does not
+   * exist.
    *
    * @throws {@link WebhookStoreError} `store_unavailable`, which is retried for some seconds; any other error fails start-up
    */

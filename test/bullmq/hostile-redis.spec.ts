@@ -77,6 +77,9 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       code: 'store_unavailable',
       message: `The delivery queue cannot use Redis at 127.0.0.1:${server.port}: its memory is full; raise maxmemory, or remove other keys`,
     });
+    // Smaller than what is used, or the key of the check may fit.
+    await server.command('CONFIG SET maxmemory 1mb');
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
     expect(JSON.stringify(failure)).not.toContain('xxxx');
     expect(taken.length).toBeGreaterThan(5);
     expect((await queue.find(['a', ...taken])).map((known) => known?.status)).toEqual([
@@ -123,6 +126,8 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       code: 'store_unavailable',
       message: expect.stringMatching(/read-only replica; connect to the primary/),
     });
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
+    await expect(queueOn(primary.port)[0].check()).resolves.toBeUndefined();
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
   });
 
@@ -146,6 +151,31 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect((await commands()) - before).toBeLessThan(20);
     expect(outages()).toEqual([
       [expect.stringMatching(/read-only replica.*Deliveries wait/), expect.anything()],
+    ]);
+  });
+
+  it('reports a fail-over as an outage, and keeps its only report of an error', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    closing.push(async () => warn.mockRestore());
+    const reports = () =>
+      warn.mock.calls.filter(([, options]) =>
+        /QUEUE_(?:ERROR|UNAVAILABLE)/.test(JSON.stringify(options)),
+      );
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const observer = new Redis(server.port, '127.0.0.1');
+    closing.push(async () => observer.disconnect());
+    while (!/flags=b .*cmd=bzpopmin/.test(String(await observer.client('LIST')))) await sleep(10);
+    afterwards(async () => server.command('REPLICAOF NO ONE'));
+    await server.command('REPLICAOF 127.0.0.1 1');
+    while (reports().length === 0) await sleep(10);
+
+    expect(reports()).toEqual([
+      [
+        expect.stringMatching(/it has become a replica.*Deliveries wait/),
+        { code: 'WEBHOOK_QUEUE_UNAVAILABLE' },
+      ],
     ]);
   });
 

@@ -1,18 +1,22 @@
-import { afterEach, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { Controller, Get } from '@nestjs/common';
 import { HealthCheck, HealthCheckService, TerminusModule } from '@nestjs/terminus';
+import { Pool } from 'pg';
+import { PostgresEndpointStore, PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookHealthIndicator } from 'nestjs-webhook-token/health';
 import {
   WebhookStoreError,
   WebhookPublisher,
+  WebhookVerifier,
   InProcessQueue,
   MemoryReplayStore,
   type WebhookModuleOptions,
 } from 'nestjs-webhook-token';
 import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
-import { adapters } from '../fixtures/adapters.js';
+import { adapters, createExpress } from '../fixtures/adapters.js';
 import { EventTransmitter } from '../fixtures/event-transmitter.js';
+import { Gate } from '../fixtures/gate.js';
 import { head, send } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
 import {
@@ -23,6 +27,8 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+import { describeWith, urlOf } from '../fixtures/services.js';
+import { storeIn, TestDatabase } from '../postgres/database.js';
 
 const CREDENTIAL = 'postgres://user:hidden@db';
 
@@ -51,7 +57,7 @@ class FailingStore extends MemoryReplayStore {
 }
 
 class SilentQueue extends InProcessQueue {
-  override async find(): Promise<never> {
+  override async skip(): Promise<never> {
     return new Promise(() => undefined);
   }
 }
@@ -148,7 +154,7 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     });
   });
 
-  it('is down if the oldest due delivery is later than the threshold', async () => {
+  it('reports deliveries that are later than the threshold, and stays up', async () => {
     const clock = new TestClock();
     const queue = new InProcessQueue({ clock: new TestClock() });
     const { app } = await start({ clock, publisher: publisher({ queue }) });
@@ -160,7 +166,12 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     limits = { maxLag: '10m' };
     const tolerated = await health();
 
-    expect([atLimit, late, tolerated].map(({ status }) => status)).toEqual([200, 503, 200]);
+    const name = 'publisher.deliveries';
+    expect([atLimit, late, tolerated].map(({ status }) => status)).toEqual([200, 200, 200]);
+    expect([atLimit, tolerated].map(({ webhooks }) => webhooks['checks'])).toEqual([
+      expect.objectContaining({ [name]: 'up' }),
+      expect.objectContaining({ [name]: 'up' }),
+    ]);
     expect(late.webhooks).toMatchObject({
       checks: { 'publisher.deliveries': 'late', 'publisher.queue': 'up' },
       lagMs: 300_001,
@@ -193,17 +204,47 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     const headers = { 'content-type': 'application/secevent+jwt' };
     await send(origin, { path: '/idp', headers, body: token });
     const { host } = new URL(jwks.uri);
+    // By the clock of the system: senders have no other.
+    limits = { maxKeyAge: 1 };
+    let after = await health();
+    for (let checks = 0; after.status === 200 && checks < 100; checks++) after = await health();
 
     expect(before.webhooks.checks).toMatchObject({
       [`receiver "idp": keys at ${host}`]: 'up',
       [`receiver "both": keys at ${host}`]: 'up',
     });
-    const { status, webhooks } = await health();
-    expect(status).toBe(503);
-    expect(webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
+    expect(after.status).toBe(503);
+    expect(after.webhooks.checks).toMatchObject({ [`receiver "idp": keys at ${host}`]: 'stale' });
   });
 
-  it('is down if polled events cannot be fetched for longer than the threshold', async () => {
+  it('fetches a failing key set again without a webhook, and is down only after maxKeyAge', async () => {
+    const clock = new TestClock();
+    jwks = await JwksServer.start();
+    jwks.answer(500);
+    const receiver = receiverOptions({
+      issuers: [{ issuer: ISSUER, jwksUri: jwks.uri }],
+      jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
+    });
+    const { origin } = await start({ ...receiver, clock });
+    await head(origin, signed());
+    await clock.advance(3_600_000);
+    const failing = await health();
+    await clock.advance(1);
+    const stale = await health();
+    jwks.publish([]);
+    let after = stale;
+    for (let checks = 0; after.status !== 200 && checks < 100; checks++) {
+      await clock.advance(60_000);
+      after = await health();
+    }
+
+    expect([failing, stale, after].map(({ status }) => status)).toEqual([200, 503, 200]);
+    expect(stale.webhooks.checks).toMatchObject({
+      [`receiver "default": keys at ${new URL(jwks.uri).host}`]: 'stale',
+    });
+  });
+
+  it('reports polled events that cannot be fetched for longer than the threshold, and stays up', async () => {
     const clock = new TestClock(Date.parse('2026-11-24T10:00:00Z'));
     const transmitter = await EventTransmitter.start();
     const sender = securityEvents({
@@ -237,13 +278,40 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     await transmitter.close();
 
     expect([before, degraded, late, tolerated, after].map(({ status }) => status)).toEqual([
-      200, 200, 503, 200, 200,
+      200, 200, 200, 200, 200,
     ]);
     expect(before.webhooks).not.toHaveProperty('failing');
     expect(degraded.webhooks).toMatchObject({ checks: { [name]: 'up' }, failing });
     expect(late.webhooks).toMatchObject({ checks: { [name]: 'late' }, failing });
+    expect(tolerated.webhooks).toMatchObject({ checks: { [name]: 'up' }, failing });
     expect(late.text).not.toMatch(/hidden|stream=s1/);
     expect(after.webhooks).not.toHaveProperty('failing');
+  });
+
+  it('is down while the application shuts down, when webhooks are refused', async () => {
+    const { app } = await start({ ...receiverOptions(), publisher: publisher() });
+    const gate = new Gate();
+    const headers = { authorization: `Bearer ${signed()}` };
+    const handled = app
+      .get(WebhookVerifier)
+      .verify({ method: 'HEAD', headers }, { handle: () => gate.pass() });
+    await gate.reached;
+    const before = await health();
+    const closing = app.close();
+    let during = await health();
+    for (let checks = 0; during.webhooks['status'] === 'up' && checks < 100; checks++) {
+      during = await health();
+    }
+    const refused = await head(started!.origin, signed());
+    gate.open();
+    await Promise.all([handled, closing]);
+
+    expect([before.status, during.status, refused.status]).toEqual([200, 503, 503]);
+    expect(before.webhooks['checks']).not.toHaveProperty('application');
+    expect(during.webhooks).toMatchObject({
+      status: 'down',
+      checks: { application: 'shutting_down' },
+    });
   });
 
   it('gives the code of an error as the reason of a stream that fails, not its message', async () => {
@@ -292,6 +360,49 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       expect.objectContaining({ [name]: 'stale' }),
     ]);
     expect(stale.text).not.toContain('/keys');
+  });
+});
+
+(await describeWith('PostgreSQL'))('the health indicator on PostgreSQL', () => {
+  const database = new TestDatabase();
+  const connectionString = urlOf('PostgreSQL');
+  // As the connections to a server that has become a replica.
+  const readOnly = new Pool({ connectionString, options: '-c default_transaction_read_only=on' });
+  afterAll(async () => {
+    await readOnly.end();
+    await database.close();
+  });
+
+  it.each([
+    ['up', 'up', database.pool],
+    ['down', 'store_unavailable', readOnly],
+  ] as const)('is %s if the check of each store is %s', async (status, result, pool) => {
+    const schema = database.newSchema();
+    const endpointStore = new PostgresEndpointStore(pool, storeIn(schema));
+    await new PostgresEndpointStore(database.pool, { schema }).migrate();
+    const { app } = await startApp(createExpress(), {
+      options: {
+        checkStores: false,
+        publisher: publisher({
+          queue: new PostgresQueue({ pool, schema, migrate: false }),
+          endpointStore,
+          sealingKeys: [{ id: 'a', key: Buffer.alloc(32, 1).toString('base64') }],
+        }),
+      },
+      imports: [TerminusModule.forRoot({ logger: false })],
+      providers: [WebhookHealthIndicator],
+    });
+    const found = await app.get(WebhookHealthIndicator).check('webhooks');
+    await app.close();
+
+    expect(found.webhooks).toMatchObject({
+      status,
+      checks: {
+        'publisher.endpointStore': result,
+        'publisher.queue': result,
+        'publisher.deliveries': 'up',
+      },
+    });
   });
 });
 

@@ -77,6 +77,18 @@ describe('ShardedQueue', () => {
     }
   });
 
+  it('checks every shard, and calls skip of those without a check', async () => {
+    const { queue, shards } = bench();
+    const [checked, skipped] = Object.values(shards);
+    const failure = new WebhookStoreError('store_unavailable', 'The server is read-only.');
+    await expect(queue.check()).resolves.toBeUndefined();
+    checked!.check = async () => Promise.reject(failure);
+    await expect(queue.check()).rejects.toBe(failure);
+    checked!.check = async () => undefined;
+    skipped!.skip = async () => Promise.reject(failure);
+    await expect(queue.check()).rejects.toBe(failure);
+  });
+
   it('moves only the endpoints that a new shard takes over', async () => {
     const three = bench({}, ['a', 'b', 'c']);
     const four = bench();

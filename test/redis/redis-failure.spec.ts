@@ -48,6 +48,10 @@ describe('the error of a Redis that is unavailable', () => {
   it.each([
     ['OOM command not allowed', 'raise maxmemory'],
     ["READONLY You can't write against a read only replica.", 'connect to the primary'],
+    [
+      'UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)',
+      'connect to the new primary',
+    ],
     ['WRONGPASS invalid username-password pair', 'check user name and password'],
     ["NOPERM this user has no permissions to run the 'eval' command", 'grant it'],
     ["Stream isn't writeable and enableOfflineQueue options is false", 'does not answer'],

@@ -11,6 +11,7 @@ import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
+import { RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 
 const prefix = `test-${randomBytes(6).toString('hex')}`;
@@ -190,6 +191,34 @@ describeRedis('RedisReplayStore, when its server vanishes', () => {
     await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
     await ready;
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+});
+
+describeRedis('the check of RedisReplayStore', () => {
+  it.each<[string, string, [string, string][]]>([
+    ['a full server', 'its memory is full', [['maxmemory', '100kb']]],
+    ['a replica', 'it is a read-only replica', [['replicaof', '127.0.0.1 1']]],
+  ])('refuses %s, which could not store an event', async (_, reason, options) => {
+    const server = await RedisProcess.start(...options);
+    const client = new Redis(server.port);
+    closing.push(
+      () => client.disconnect(),
+      async () => server.stop(),
+    );
+
+    await expect(new RedisReplayStore(client, OPTIONS).check()).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringContaining(reason),
+    });
+  });
+
+  it('leaves a key that expires', async () => {
+    const redis = ioredis();
+    const own = `${prefix}-check`;
+    await new RedisReplayStore(redis, { ...OPTIONS, prefix: own }).check();
+    for (const key of await redis.keys(`${own}:*`)) {
+      expect(await redis.pttl(key)).not.toBe(-1);
+    }
   });
 });
 
