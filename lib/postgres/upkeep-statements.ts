@@ -98,11 +98,15 @@ SELECT count(*)::int AS seen FROM old`;
     ];
   }
 
-  /** Deletes deliveries in any state; see {@link UpkeepStatements.deleteOldest}. */
-  erase(queue: string, filter: DeliveryFilter): Query {
+  /**
+   * Deletes deliveries in any state, except those that are being attempted: their requests may still be sent. See
+   * {@link UpkeepStatements.deleteOldest}.
+   */
+  erase(queue: string, filter: DeliveryFilter, time: number | null): Query {
     const values: unknown[] = [queue];
-    const condition = conditionsOf(filter, values).join(' AND ');
-    return [this.deleteOldest(condition, 'created_at, id'), values];
+    const conditions = conditionsOf(filter, values);
+    conditions.push(`leased_until <= ${now(`$${values.push(time)}`)}`);
+    return [this.deleteOldest(conditions.join(' AND '), 'created_at, id'), values];
   }
 
   /** Deletes deliveries that were delivered some milliseconds ago; see {@link UpkeepStatements.deleteOldest}. */
