@@ -49,7 +49,8 @@ interface Entry {
 }
 
 /**
- * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it).
+ * ARGV: for each id, the id, the entry that it replaces ('' for none, '*' for any), and the new entry ('' to delete it). A group
+ * without deliveries leaves nothing, also not the turns of its lane, see `FairTurns`.
  * Returns 1 for each entry that was changed, 0 for the others, and for one to delete that does not exist.
  */
 const WRITE = new QueueScript(
@@ -85,6 +86,10 @@ for i = 1, #ARGV, 3 do
       local of = base .. ':by:group:'
       if old.group and redis.call('EXISTS', of .. 'pending:' .. old.group, of .. 'delivered:' .. old.group, of .. 'dead:' .. old.group) == 0 then
         redis.call('SREM', base .. ':groups', old.group)
+        local lane = string.gsub(old.group, ',null%]$', ']')
+        lane = string.gsub(lane, '^%[null,null,', '["receiver",')
+        redis.call('ZREM', base .. ':next', lane)
+        redis.call('ZREM', base .. ':had', lane)
       end
     else
       redis.call('HSET', base .. ':entries', id, text)

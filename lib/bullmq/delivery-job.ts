@@ -32,12 +32,18 @@ export interface DeliveryJobData {
   readonly history: readonly DeliveryAttempt[];
 }
 
-/** The result of a job, which BullMQ stores as it completes the job. */
+/**
+ * The result of a job, which BullMQ stores as it completes the job, and copies to the events of the queue: these outlive the job, so
+ * the result holds nothing that a receiver has answered.
+ */
 export interface DeliveredResult {
   readonly attempts: number;
   readonly updatedAt: number;
-  readonly attempt?: DeliveryAttempt | undefined;
+  readonly attempt?: Omit<DeliveryAttempt, 'answer'> | undefined;
 }
+
+/** A row in the log of a job, which is deleted with the job: the answer to the attempt that started at this time. */
+type AnswerRow = readonly [at: number, answer: string];
 
 /** The id of a delivery's job. With a prefix, no id is a number, or names a key that BullMQ itself uses. */
 export function jobIdOf(id: string): string {
@@ -146,9 +152,22 @@ export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
   return { delivery, status: 'pending', attempts, nextAttemptAt, reason, updatedAt };
 }
 
-export function attemptsOf({ data, returnvalue }: DeliveryJob): readonly DeliveryAttempt[] {
+/** @param log - of the job */
+export function attemptsOf(
+  { data, returnvalue }: DeliveryJob,
+  log: readonly string[],
+): readonly DeliveryAttempt[] {
   const { attempt } = returnvalue ?? {};
-  return attempt === undefined ? data.history : [...data.history, attempt];
+  if (attempt === undefined) return data.history;
+  // A run that was not recorded, or an operator, may have added others.
+  const row = log.find((text) => text.startsWith(`[${attempt.at},`));
+  if (row === undefined) return [...data.history, attempt];
+  const [, answer] = JSON.parse(row) as AnswerRow;
+  return [...data.history, { ...attempt, answer }];
+}
+
+export function answerRow({ at, answer }: DeliveryAttempt): string | undefined {
+  return answer && JSON.stringify([at, answer] satisfies AnswerRow);
 }
 
 export function isDelivered({ finishedOn, returnvalue }: DeliveryJob): boolean {

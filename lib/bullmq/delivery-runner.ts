@@ -7,6 +7,7 @@ import type { LaneSlot } from '../queue/lane-slots.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {
+  answerRow,
   dataAfter,
   type DeliveredResult,
   type DeliveryJob,
@@ -33,8 +34,8 @@ export interface DeliveryRunnerParts {
 /**
  * Takes a job of BullMQ through one run to its recorded outcome.
  *
- * The outcome and its attempt are one write: the result of a completed job, or the data of any other, which is written
- * while the job's lock is held. BullMQ moves the job afterwards; after a crash in between, the job runs again, and a
+ * The outcome and its attempt are one write: the result of a completed job, whose answer is in its log, or the data of any other,
+ * which is written while the job's lock is held. BullMQ moves the job afterwards; after a crash in between, the job runs again, and a
  * dead one is only moved.
  */
 export class DeliveryRunner {
@@ -104,7 +105,11 @@ export class DeliveryRunner {
     const updatedAt = clock.now();
     if (run?.outcome.type === 'delivered') {
       this.index(job, 'delivered');
-      return { attempts: job.data.attempts + 1, updatedAt, attempt: run.attempt };
+      const row = run.attempt && answerRow(run.attempt);
+      // A lost answer is better than a repeated request.
+      if (row !== undefined) void job.log(row).catch(() => {});
+      const attempt = run.attempt && { ...run.attempt, answer: undefined };
+      return { attempts: job.data.attempts + 1, updatedAt, attempt };
     }
     const data = dataAfter(job.data, run, updatedAt);
     // A worker whose lease has expired must not overwrite what another one has recorded.

@@ -171,7 +171,9 @@ export class StoredDeliveries {
 
   async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
     const job = await this.job(id);
-    return job === undefined ? [] : attemptsOf(job);
+    if (job === undefined) return [];
+    const { logs } = await this.parts.queue.getJobLogs(jobIdOf(id));
+    return attemptsOf(job, logs);
   }
 
   /** Makes a dead or waiting delivery due now. @returns whether it was dead or waited for its next attempt */

@@ -269,7 +269,7 @@ export class WebhookDeliveries {
 
   /**
    * Deletes everything that is stored about deliveries, in any state: pending ones are not sent any more. Their ids are unknown
-   * then.
+   * then. Deliveries that are being attempted stay; `isComplete` is `false` then, and a later call deletes them.
    *
    * @throws {@link WebhookDeliveryError} `invalid_option`
    *

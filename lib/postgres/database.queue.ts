@@ -199,7 +199,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async erase(filter: DeliveryFilter): Promise<number> {
     // Until nothing is left: rows that are being changed are skipped.
-    return this.deleteAll(this.upkeep.erase(this.options.name, filter), 1);
+    return this.deleteAll(this.upkeep.erase(this.options.name, filter, this.connection.now), 1);
   }
 
   /** @param least - deleted rows of a batch after which another one follows */

@@ -66,6 +66,7 @@ export class QueueUpkeep {
   /** @returns milliseconds until the next batch */
   private async mergeCounts(): Promise<number> {
     const [row] = await this.connection.query(this.statements.merge, [this.options.name]);
+    if (Number(row!['emptied']) > 0) await this.deleteEmptyCounts();
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
@@ -75,10 +76,12 @@ export class QueueUpkeep {
     const [row] = await this.connection.queryInIndexOrder(...query);
     const gone = Number(row!['gone']);
     const hasMore = gone >= DELETED_AT_ONCE;
-    if (gone > 0 && !hasMore) {
-      await this.connection.query(this.statements.deleteEmptyCounts, [this.options.name]);
-    }
+    if (gone > 0 && !hasMore) await this.deleteEmptyCounts();
     return hasMore;
+  }
+
+  private async deleteEmptyCounts(): Promise<void> {
+    await this.connection.query(this.statements.deleteEmptyCounts, [this.options.name]);
   }
 
   /** Drops a batch of payloads. @returns whether there is more */

@@ -16,7 +16,7 @@ export class UpkeepStatements {
 
   /**
    * `$1` queue. Adds a batch of changes to the counts, and returns one row with their number, which is less than {@link MERGED_AT_ONCE}
-   * for the last batch. Rows are counted in the order of their keys, so that several processes do not deadlock.
+   * for the last batch, and with the number of `emptied` counts, which are 0 now. Rows are counted in the order of their keys, so that several processes do not deadlock.
    */
   get merge(): string {
     return `WITH merged AS (
@@ -30,8 +30,10 @@ export class UpkeepStatements {
   FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
   ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
     DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
+  RETURNING total.delivered, total.dead
 )
-SELECT count(*)::int AS merged FROM merged`;
+SELECT (SELECT count(*)::int FROM merged) AS merged,
+  (SELECT count(*)::int FROM counted WHERE delivered = 0 AND dead = 0) AS emptied`;
   }
 
   /**
@@ -98,11 +100,15 @@ SELECT count(*)::int AS seen FROM old`;
     ];
   }
 
-  /** Deletes deliveries in any state; see {@link UpkeepStatements.deleteOldest}. */
-  erase(queue: string, filter: DeliveryFilter): Query {
+  /**
+   * Deletes deliveries in any state, except those that are being attempted: their requests may still be sent. See
+   * {@link UpkeepStatements.deleteOldest}.
+   */
+  erase(queue: string, filter: DeliveryFilter, time: number | null): Query {
     const values: unknown[] = [queue];
-    const condition = conditionsOf(filter, values).join(' AND ');
-    return [this.deleteOldest(condition, 'created_at, id'), values];
+    const conditions = conditionsOf(filter, values);
+    conditions.push(`leased_until <= ${now(`$${values.push(time)}`)}`);
+    return [this.deleteOldest(conditions.join(' AND '), 'created_at, id'), values];
   }
 
   /** Deletes deliveries that were delivered some milliseconds ago; see {@link UpkeepStatements.deleteOldest}. */

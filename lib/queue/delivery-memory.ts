@@ -32,7 +32,9 @@ export class RememberedDelivery implements PendingDelivery {
   private reason: FailureReason | undefined;
   updatedAt: number;
   private payloadDropped: true | undefined;
-  /** Deleted while it was pending: it is not run again, and the outcome of a running attempt is dropped. */
+  /** Whether it is being attempted. */
+  isRunning = false;
+  /** Deleted while it was pending: it is not run again. */
   isErased = false;
 
   constructor(
@@ -274,9 +276,11 @@ export class DeliveryMemory {
     return old.length;
   }
 
-  /** Deletes deliveries in any state. */
+  /** Deletes deliveries in any state, except those that are being attempted: their requests may still be sent. */
   erase(filter: DeliveryFilter): number {
-    const erased = [...this.byId.values()].filter((entry) => matches(entry, filter));
+    const erased = [...this.byId.values()].filter(
+      (entry) => !entry.isRunning && matches(entry, filter),
+    );
     for (const entry of erased) {
       entry.isErased = true;
       this.forget(entry);

@@ -287,6 +287,7 @@ export class InProcessQueue extends WebhookQueue {
     const { entry } = taken;
     this.running++;
     entry.isLimited = false;
+    entry.isRunning = true;
     let run: DeliveryRun | undefined;
     try {
       run = await this.handler!(entry.delivery, entry.nextAttempt);
@@ -294,13 +295,14 @@ export class InProcessQueue extends WebhookQueue {
       // The handler has logged the error; the delivery runs again.
     }
     this.running--;
+    entry.isRunning = false;
     const now = this.clock.now();
     if (run?.limits !== undefined) this.limit(entry.lane, run.limits);
     if (run?.overloadedUntil !== undefined) {
       this.limits.overloaded(entry.lane, run.overloadedUntil, now);
     }
     this.pending.release(taken, now, run?.attempt !== undefined);
-    if (!entry.isErased) this.settle(entry, run, now);
+    this.settle(entry, run, now);
     this.schedulePump();
     this.notifyWatchers();
   }

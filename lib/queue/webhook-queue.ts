@@ -214,7 +214,7 @@ export abstract class WebhookQueue {
 
   /**
    * Deletes all deliveries that match a filter, pending ones too, with their attempts and payloads. The later ones of an ordering
-   * key continue. One that is being attempted is deleted, and its outcome dropped; or it stays until another call.
+   * key continue. One that is being attempted stays until another call: its request may still be sent.
    *
    * @param filter - one with at least one member
    * @returns the number of deleted deliveries

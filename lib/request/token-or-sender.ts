@@ -23,6 +23,7 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
     name: sender.name,
     challengeMethods: sender.challengeMethods,
     fallback: sender,
+    credentialHeaders: sender.credentialHeaders,
     partner: sender.sharesIds === true ? issuer : undefined,
     hasCredentials: (headers) =>
       webhookToken.hasCredentials(headers) || sender.hasCredentials(headers),

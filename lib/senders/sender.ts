@@ -229,6 +229,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       poll: parts.poll,
       ...(parts.keySets !== undefined && { keySets: parts.keySets }),
       sharesIds: parts.envelope !== undefined,
+      credentialHeaders: parts.present,
 
       hasCredentials:
         parts.hasCredentials ??

@@ -469,6 +469,20 @@ export const HISTORY_RULES: QueueRules = {
     assert.equal((await bench.find('other'))!.delivery.event, 'contract.checked');
   },
 
+  'keeps a delivery that is being attempted until it is erased again': async (bench) => {
+    const open = await bench.consumeGated();
+    await bench.queue.enqueue([bench.due('runs', { tenant: 'a' })]);
+    await bench.untilRuns(1);
+    await bench.enqueueLater(bench.delivery('waits', { tenant: 'a' }));
+
+    assert.equal(await bench.queue.erase({ tenant: 'a' }), 1);
+    assert.deepEqual(await bench.ids(), ['runs']);
+    open();
+    await bench.untilState('runs', 'delivered 1');
+    assert.equal(await bench.queue.erase({ tenant: 'a' }), 1);
+    assert.deepEqual(await bench.ids(), []);
+  },
+
   'stores 1,000 deliveries': async (bench) => {
     const ids = Array.from(
       { length: 1_000 },

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Cluster, Redis } from 'ioredis';
-import type { WebhookQueue } from 'nestjs-webhook-token/ports';
+import type { ReceivedDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { serverWarnings } from '../../lib/bullmq/redis-server.js';
@@ -20,6 +20,19 @@ afterAll(async () => {
     await dropJobs('bullmq', { redis: urlOf('Redis'), name: queue.name });
   }
 });
+
+function receivedDelivery(id: string): ReceivedDelivery {
+  const claims = { iss: 'https://a.example', jti: id, iat: 1, exp: 2, webhook: { event: 'a' } };
+  const { endpointId: _, ...delivery } = due(id).delivery;
+  const received = {
+    receiver: 'shop',
+    claims,
+    method: 'POST',
+    profile: 'webhook-token',
+    bodyVerified: true,
+  } as const;
+  return { ...delivery, received };
+}
 
 function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   const queue = new Queue(name, {
@@ -278,19 +291,24 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const { delivery, notBefore } = due('once');
     const limits = { concurrency: 1 };
     const item = { delivery: { ...delivery, orderingKey: 'key' }, notBefore, limits };
-    await queue.enqueue([item]);
+    const received = receivedDelivery('received');
+    await queue.enqueue([item, { delivery: received, notBefore }]);
     await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
-    while ((await queue.find(['once']))[0]?.status !== 'delivered') await sleep(20);
+    const statuses = async () =>
+      (await queue.find(['once', 'received'])).map((record) => record?.status);
+    while ((await statuses()).some((status) => status !== 'delivered')) await sleep(20);
     await queue.stop(Date.now() + 5_000);
+    await queue.erase({ eventId: received.eventId });
     await queue.erase({ eventId: delivery.eventId });
     const client = (await bull.getBackend().client) as unknown as {
       keys(pattern: string): Promise<string[]>;
       pttl(key: string): Promise<number>;
     };
     const base = bull.toKey('webhooks');
-    // The turns of endpoints start again when nothing is due.
-    const turns = [`${base}:turn`, `${base}:had`];
-    const keys = (await client.keys(`${base}:*`)).filter((key) => !turns.includes(key)).toSorted();
+    // The virtual time names no endpoint.
+    const keys = (await client.keys(`${base}:*`))
+      .filter((key) => key !== `${base}:turn`)
+      .toSorted();
     const lives = await Promise.all(keys.map(async (key) => client.pttl(key)));
 
     expect(keys.map((key) => key.slice(base.length + 1).split(':')[0])).toEqual([
@@ -301,6 +319,30 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       expect(ms).toBeGreaterThan(29 * 24 * 3_600_000);
       expect(ms).toBeLessThanOrEqual(30 * 24 * 3_600_000);
     }
+  });
+
+  it('erases the answers of receivers from all keys of BullMQ', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    const { delivery, notBefore } = due('answered');
+    const attempt = { attempt: 1, at: 1_700_000_000_000, durationMs: 1, statusCode: 200 };
+    await queue.consume(async () => ({
+      outcome: { type: 'delivered' },
+      attempt: { ...attempt, answer: 'Hello Jane' },
+    }));
+    await queue.enqueue([{ delivery, notBefore }]);
+    while ((await queue.find(['answered']))[0]?.status !== 'delivered') await sleep(20);
+    await queue.stop(Date.now() + 5_000);
+
+    expect(await queue.attempts('answered')).toEqual([{ ...attempt, answer: 'Hello Jane' }]);
+    expect(await queue.erase({ eventId: delivery.eventId })).toBe(1);
+    const redis = new Redis(urlOf('Redis'));
+    const events = await redis.xrange(bull.toKey('events'), '-', '+');
+    const left = await redis.keys(`${bull.toKey('')}d-*`);
+    await redis.quit();
+    expect(events.length).toBeGreaterThan(0);
+    expect(JSON.stringify(events)).not.toContain('Jane');
+    expect(left).toEqual([]);
   });
 
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {

@@ -10,6 +10,7 @@ import {
   type WebhookReceiverOptions,
   WebhookGuard,
 } from 'nestjs-webhook-token';
+import { staticToken } from 'nestjs-webhook-token/senders';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { head, post, send } from '../fixtures/http-client.js';
@@ -79,6 +80,7 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
       options: { ...receiverOptions(change), inbox: options, ...(clock && { clock }) },
       providers: [Orders],
       controllers: [Routes] as Type[],
+      nest: { rawBody: true },
     });
     inbox = receiver.app.get(WebhookInbox);
   }
@@ -226,6 +228,33 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     const { entries } = await inbox.list({ outcome: 'handled' });
     const { payload } = (await inbox.get(entries[0]!.id))!;
     expect(Buffer.from(payload!.bytes).toString()).toBe('{"card":"****"}');
+  });
+
+  it('never keeps the header that has the credential of a sender', async () => {
+    const value = 'the-value-that-acme-sends';
+    const header = 'x-acme-key';
+    const sender = staticToken({ header, value, event: () => 'order.created' });
+    await start({ headers: true }, { sender });
+    const { origin } = receiver;
+    const headers = { [header]: value, 'content-type': 'application/json', 'x-test': '1' };
+    const statuses: number[] = [];
+    for (const [method, path, body] of [
+      ['POST', '/webhooks', '{"n":1}'],
+      ['POST', '/own/guarded', '{"n":2}'],
+      ['POST', '/webhooks', 'no JSON'],
+      ['GET', '/webhooks', undefined],
+    ] as const) {
+      statuses.push((await send(origin, { method, path, headers, body })).status);
+    }
+
+    expect(statuses).toEqual([204, 201, 400, 405]);
+    const { entries } = await inbox.list();
+    expect(entries).toHaveLength(4);
+    for (const { id } of entries) {
+      const entry = await inbox.get(id);
+      expect(entry?.headers).toContainEqual(['x-test', '1']);
+      expect(JSON.stringify(entry)).not.toContain(value);
+    }
   });
 
   it('keeps a payload of the largest size, and none of a larger one', async () => {

@@ -57,6 +57,29 @@ const HOUR = 3_600_000;
     }
   });
 
+  it('leave no row of an endpoint whose deliveries were erased', async () => {
+    const schema = database.newSchema();
+    const clock = new TestClock(Date.now() + 60_000);
+    const queue = new PostgresQueue({ pool, schema, clock, notify: false });
+    const rowsIn = async (table: string): Promise<number> =>
+      (await pool.query(`SELECT FROM ${schema}.${table}`)).rowCount!;
+    const merged = async (): Promise<void> => {
+      await clock.advance(5_000);
+      await until(async () => (await rowsIn('delivery_change')) === 0);
+    };
+    await queue.enqueue([due('one')]);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    await until(async () => (await queue.find(['one']))[0]?.status === 'delivered');
+    await merged();
+    const before = await rowsIn('delivery_count');
+    await queue.erase({ endpointId: 'crm' });
+    await merged();
+    await until(async () => (await rowsIn('delivery_count')) === 0);
+    await queue.stop(clock.now() + 5_000);
+
+    expect(before).toBe(1);
+  });
+
   it('stay right while several processes merge, and after redeliveries and deletions', async () => {
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool, schema });

@@ -228,7 +228,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       [
         'erases 100 deliveries of a subject',
         100,
-        async () => inOrder(upkeep.erase(QUEUE, { subject: 'customer-1' })),
+        async () => inOrder(upkeep.erase(QUEUE, { subject: 'customer-1' }, null)),
       ],
       [
         'looks for unused ones among 1,000 keys',

@@ -17,7 +17,7 @@ import {
 export interface WebhookInboxOptions {
   /** Where it is recorded; default a {@link MemoryInboxStore}, which is lost when the process ends. */
   readonly store?: InboxStore | undefined;
-  /** Keep the headers, except credentials such as `Authorization` and `Cookie`; default `false`. */
+  /** Keep the headers, except credentials such as `Authorization`, `Cookie` and the header of a sender; default `false`. */
   readonly headers?: boolean | undefined;
   /** Keep the data of verified events, up to `maxPayloadBytes`; default `false`. Data of refused requests is never kept. */
   readonly payload?: boolean | undefined;

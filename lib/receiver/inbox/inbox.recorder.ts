@@ -14,6 +14,8 @@ import { InboxWriter } from '../../inbox/inbox.writer.js';
 import { fromNodeRequest, nodeRequest, pathOfRequest, rawHeadersOf } from '../node-http.js';
 import { webhookToken } from '../../request/open-request.js';
 import type { WebhookScheme } from '../../request/webhook-scheme.js';
+import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
+import type { ResolvedReceivers } from '../receiver-options.interface.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
@@ -23,7 +25,7 @@ const MAX_EXPLAINED = 5;
 /** Milliseconds that a shutdown waits for the store. */
 const SHUTDOWN_TIME = 1_000;
 
-/** Headers that may hold a credential; they are never kept. */
+/** Headers that may hold a credential; they are never kept, nor are those that a receiver's sender names. */
 const CREDENTIAL =
   /^(?:cookie|set-cookie|x-amzn-oidc-data)$|auth|token|secret|api-?key|signature|password|assertion|session|credential/i;
 
@@ -42,16 +44,22 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
   /** `undefined` if nothing is recorded. */
   readonly writer: InboxWriter | undefined;
 
+  /** Of all receivers: a request may be refused before its receiver is known. */
+  private readonly credentialHeaders: ReadonlySet<string>;
   private readonly nonce = randomBytes(4).toString('hex');
   private counter = 0;
   private explained = 0;
   private explainedSince = 0;
 
-  /** @param reporter - of the receivers; absent in a process without them */
+  /** @param reporter - of the receivers; absent in a process without them, as these are */
   constructor(
     @Inject(WEBHOOK_INBOX) readonly inbox: ResolvedInbox | undefined,
     reporter?: ReceiverReporter,
+    @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers = new Map(),
   ) {
+    this.credentialHeaders = new Set(
+      [...receivers.values()].flatMap(({ scheme }) => scheme.credentialHeaders ?? []),
+    );
     reporter?.observers.add((answered) => this.answered(answered));
     this.writer =
       inbox && new InboxWriter(inbox.store, inbox.clock, (error) => this.logOutage(error));
@@ -142,7 +150,7 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
     const kept = inbox.payload && event !== undefined ? payloadOf(event, inbox) : undefined;
     return async () => {
       const payload = await kept;
-      return redacted(entry, { rawHeaders, payload }, inbox);
+      return this.redacted(entry, { rawHeaders, payload }, inbox);
     };
   }
 
@@ -157,12 +165,31 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
     return async () => {
       const { event, id: eventId, issuer, kid } = schemeOf(receiver).claims(incoming);
       const claimed = { ...entry, event, eventId, issuer, kid };
-      const known = redacted(claimed, { rawHeaders }, inbox);
+      const known = this.redacted(claimed, { rawHeaders }, inbox);
       if (receiver === undefined || !isWebhookError(error) || !this.mayExplain()) return known;
       const explanation = await explainRequest(incoming, receiver, error);
       // The keys may have changed since.
       return explanation.code === error.code ? { ...known, explanation } : known;
     };
+  }
+
+  /** An entry with the headers and the payload that the application wants to keep. */
+  private redacted(
+    entry: InboxEntry,
+    {
+      rawHeaders,
+      payload,
+    }: { readonly rawHeaders: readonly string[] } & Pick<InboxContent, 'payload'>,
+    { headers, redact }: ResolvedInbox,
+  ): InboxEntry {
+    if (!headers && payload === undefined) return entry;
+    try {
+      const harmless = headers ? harmlessHeaders(rawHeaders, this.credentialHeaders) : undefined;
+      const kept = redact({ headers: harmless, payload }, entry);
+      return { ...entry, headers: kept?.headers, payload: kept?.payload };
+    } catch {
+      return entry;
+    }
   }
 
   private mayExplain(): boolean {
@@ -242,30 +269,14 @@ async function jsonOf(event: WebhookEvent): Promise<Buffer> {
     : Buffer.from(JSON.stringify(event.data));
 }
 
-/** An entry with the headers and the payload that the application wants to keep. */
-function redacted(
-  entry: InboxEntry,
-  {
-    rawHeaders,
-    payload,
-  }: { readonly rawHeaders: readonly string[] } & Pick<InboxContent, 'payload'>,
-  { headers, redact }: ResolvedInbox,
-): InboxEntry {
-  if (!headers && payload === undefined) return entry;
-  try {
-    const content = { headers: headers ? harmlessHeaders(rawHeaders) : undefined, payload };
-    const kept = redact(content, entry);
-    return { ...entry, headers: kept?.headers, payload: kept?.payload };
-  } catch {
-    return entry;
-  }
-}
-
-function harmlessHeaders(raw: readonly string[]): [string, string][] {
+function harmlessHeaders(
+  raw: readonly string[],
+  credentials: ReadonlySet<string>,
+): [string, string][] {
   const headers: [string, string][] = [];
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const [name, value] = [raw[i]!, raw[i + 1]!];
-    if (CREDENTIAL.test(name)) continue;
+    if (CREDENTIAL.test(name) || credentials.has(name.toLowerCase())) continue;
     // The query of an address may hold a credential too.
     headers.push([name, /^referer$/i.test(name) ? value.replace(/[?#].*$/s, '') : value]);
   }
