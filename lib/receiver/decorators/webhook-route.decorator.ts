@@ -78,6 +78,9 @@ class WebhookInterceptor implements NestInterceptor {
     const handle = async (): Promise<unknown> =>
       lastValueFrom(next.handle(), { defaultValue: undefined });
     return defer(async () => {
+      // An interceptor that runs before this one retries. If the event cannot be handled again, the last run stays the answer.
+      const { lastRun } = reception;
+      if (lastRun !== undefined && !(await reception.reopen())) return lastRun;
       // The sender disconnected while another guard, an interceptor or a pipe ran, and the event was left to its lease: handled
       // now, it could not be recorded, and would be handled again.
       if (reception.state === 'settled') throw new WebhookException(refuse('payload_incomplete'));
