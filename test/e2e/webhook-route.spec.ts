@@ -5,6 +5,7 @@ import {
   Controller,
   ForbiddenException,
   Headers,
+  HttpCode,
   HttpException,
   Injectable,
   Param,
@@ -493,6 +494,29 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
       expect(seen).toEqual(where === 'a pipe' ? ['acme'] : ['acme', 'acme']);
     },
   );
+
+  it('answer 204 without the value that the method returns, and any other status with it', async () => {
+    @Controller()
+    class Returning {
+      @WebhookRoute('no-content')
+      noContent(): unknown {
+        return { total: 1n };
+      }
+
+      @HttpCode(200)
+      @WebhookRoute('content')
+      content(): unknown {
+        return { received: true };
+      }
+    }
+    const { origin } = await start({ controllers: [Returning] });
+
+    const noContent = await post(origin, signedBody('{}'), { path: '/no-content' });
+    const content = await post(origin, signedBody('{}'), { path: '/content' });
+
+    expect(noContent).toMatchObject({ status: 204, text: '' });
+    expect(content).toMatchObject({ status: 200, json: { received: true } });
+  });
 
   describe('behind an interceptor that retries', () => {
     /** How the method ends in each of its runs; later runs succeed. */
