@@ -171,9 +171,6 @@ function skippedMessage(names: readonly string[]): string {
 const UNREACHED =
   ' (its receiver has no path: it runs only if your code calls WebhookDispatcher.dispatch())';
 
-/** Types that the compiler records for an interface, an array, or nothing at all. */
-const UNCHECKED_TYPES: ReadonlySet<unknown> = new Set([undefined, Object, Array]);
-
 /** What the start-up line of a handler adds if its data reaches it as the sender chose. */
 function unvalidatedNote(
   { prototype, methodName }: ExploredMethod,
@@ -182,7 +179,8 @@ function unvalidatedNote(
   const types = dataParameters(prototype, methodName)
     .filter(({ hasSchema }) => !hasSchema)
     .map(({ index }) => parameterType(prototype, methodName, index));
-  if (types.some((type) => UNCHECKED_TYPES.has(type))) {
+  // A Buffer is what a handler of other content types gets: there is nothing to validate.
+  if (types.some((type) => !isClass(type) && type !== Buffer)) {
     return ' (data not validated: the parameter is not typed with a class)';
   }
   return classValidator === 'missing' && types.some(isClass)
