@@ -1,5 +1,6 @@
 import type { INestApplicationContext } from '@nestjs/common';
 import { ApplicationConfig, MetadataScanner, ModulesContainer } from '@nestjs/core';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { webhookPartsOf } from '../health/webhook-parts.js';
 import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mount-path.js';
@@ -27,7 +28,8 @@ export interface AddWebhooksOptions {
  * events.
  *
  * @returns the same document
- * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, and if the application was created with
+ *   `preview: true`
  */
 export function addWebhooks<Document extends { openapi: string }>(
   document: Document,
@@ -42,6 +44,16 @@ export function addWebhooks<Document extends { openapi: string }>(
   const config = app.get(ApplicationConfig, { strict: false });
   const modules = app.get(ModulesContainer, { strict: false });
   const parts = webhookPartsOf(modules);
+  // In preview mode, Nest creates no providers.
+  if (parts.some((part) => !(part.receivers as unknown))) {
+    throw new WebhookConfigurationError([
+      {
+        path: 'addWebhooks',
+        message:
+          'is not available in an application with preview: true, which has no receivers and events; use generateEventDocs(events), or create the application without preview',
+      },
+    ]);
+  }
   const receivers = parts.flatMap((part) => [...part.receivers.values()]);
   if (receivers.length > 0) {
     documentRoutes(target, routesOf(modules, receivers));

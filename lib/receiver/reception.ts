@@ -5,7 +5,7 @@ import type { RequestBody } from '../request/body.js';
 import type { ResolvedReceiver } from './receiver-options.interface.js';
 import type { ReceiverReporter } from './receiver.reporter.js';
 import { replayClaim } from './replay-claim.js';
-import { internalsOf, type WebhookEvent } from './webhook-event.js';
+import { internalsOf, isReadOnDemand, type WebhookEvent } from './webhook-event.js';
 
 /** Milliseconds for which an event waits for its reservation. */
 const RESERVING_TIME = 9_000;
@@ -116,7 +116,8 @@ export class WebhookReception {
   committed = false;
   /** The error that `event.commit(tx)` threw because the lease had ended. */
   leaseLost: WebhookReplayError | undefined;
-  private ended: Promise<unknown> | undefined;
+  /** What {@link handle} returned last. */
+  lastRun: Promise<unknown> | undefined;
 
   /**
    * @param reservation - absent for a duplicate of an event that was handled before
@@ -150,7 +151,7 @@ export class WebhookReception {
 
   /** Resolves when {@link handle} has ended, or at once if it never started. */
   async idle(): Promise<void> {
-    await this.ended;
+    await this.lastRun?.catch(() => undefined);
   }
 
   /**
@@ -165,8 +166,29 @@ export class WebhookReception {
     const settle = async (): Promise<T> => this.handleAndSettle(work);
     this.state = 'handling';
     const settled = operation === undefined ? settle() : operation.run(settle);
-    this.ended = settled.catch(() => undefined);
+    this.lastRun = settled;
     return settled;
+  }
+
+  /**
+   * Reserves an event whose work failed again, so that the work can be repeated for the same request.
+   *
+   * @returns `false` if it cannot be repeated: the work did not fail, another request has the event, the store is unavailable, or the
+   *   body was in a file, which was removed
+   */
+  async reopen(): Promise<boolean> {
+    if (this.state !== 'settled' || !this.workFailed || this.leaseLost !== undefined) return false;
+    if (isReadOnDemand(this.event)) return false;
+    try {
+      const verdict = await reserveInTime(this.reservation!.claim, this.receiver);
+      if (verdict.status !== 'reserved') return false;
+      this.hold(verdict.reservation);
+      this.workFailed = false;
+      this.state = 'open';
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   private async handleAndSettle<T>(work: () => T | Promise<T>): Promise<T> {

@@ -16,6 +16,10 @@ import type { WebhookEvent } from './webhook-event.js';
 const MAX_REMEMBERED = 1_000;
 /** Constraints that one line lists. */
 const MAX_CONSTRAINTS = 10;
+/** Errors whose stacks are logged for one failure: it, those that it gathers, and causes. */
+const MAX_STACKS = 10;
+/** Characters that are logged of a thrown value that is no Error. */
+const MAX_THROWN = 1_024;
 
 const EXPLAIN = 'To see why, capture the request and run "npx nestjs-webhook-token explain"';
 
@@ -178,11 +182,38 @@ function withCause(error: unknown): string {
   return isNativeError(cause) ? `${message}: ${cause.message}` : message;
 }
 
-export function stackOf(error: unknown): string | undefined {
-  if (!(error instanceof Error)) return undefined;
-  return withGathered(error)
-    .map((one) => (one instanceof Error ? one.stack : errorName(one)))
-    .join('\n');
+/** The stacks of an error, of the errors that it gathers and of their causes; of any other value, what {@link thrownValue} shows. */
+export function stackOf(error: unknown): string {
+  const seen = new Set<unknown>();
+  const linesOf = (one: unknown): string[] => {
+    if (seen.has(one) || seen.size >= MAX_STACKS) return [];
+    seen.add(one);
+    if (!isError(one)) return [thrownValue(one)];
+    const [, ...gathered] = withGathered(one);
+    const lines = [one.stack ?? thrownValue(one), ...gathered.flatMap(linesOf)];
+    const [cause, ...more] = one.cause === undefined ? [] : linesOf(one.cause);
+    return cause === undefined ? lines : [...lines, `Caused by: ${cause}`, ...more];
+  };
+  const lines = linesOf(error);
+  return isError(error) ? lines.join('\n') : `Thrown: ${lines.join()}`;
+}
+
+/** An Error, also of another realm, such as a test's. */
+function isError(value: unknown): value is Error {
+  return value instanceof Error || isNativeError(value);
+}
+
+/** Name and message of an object, which may have other members that are secret; any other value as a string. */
+function thrownValue(value: unknown): string {
+  if (typeof value === 'function') return typeof value;
+  if (typeof value !== 'object' || value === null) return shortened(String(value));
+  const { name, message } = value as { readonly name?: unknown; readonly message?: unknown };
+  const known = [name, message].filter((one) => typeof one === 'string' && one !== '');
+  return known.length === 0 ? typeof value : shortened(known.join(': '));
+}
+
+function shortened(value: string): string {
+  return value.length > MAX_THROWN ? `${value.slice(0, MAX_THROWN)}…` : value;
 }
 
 /** An error, and those that it gathers: that of `Promise.any` says nothing by itself. */

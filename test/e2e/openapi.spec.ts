@@ -1,4 +1,6 @@
-import { Controller, type INestApplication, Put, VersioningType } from '@nestjs/common';
+import { Controller, type INestApplication, Module, Put, VersioningType } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
 import {
   ApiProperty,
   ApiResponse,
@@ -11,7 +13,13 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { IsString } from 'class-validator';
 import { z } from 'zod';
 import { addWebhooks, generateEventDocs } from 'nestjs-webhook-token/openapi';
-import { defineEvents, InProcessQueue, WebhookData, WebhookRoute } from 'nestjs-webhook-token';
+import {
+  defineEvents,
+  InProcessQueue,
+  WebhookData,
+  WebhookModule,
+  WebhookRoute,
+} from 'nestjs-webhook-token';
 import { standardWebhooks } from 'nestjs-webhook-token/senders';
 import { WebhookConsoleModule } from 'nestjs-webhook-token/console';
 import { adapters } from '../fixtures/adapters.js';
@@ -377,4 +385,15 @@ describe('generateEventDocs', () => {
       generateEventDocs(defineEvents({ 'a.b': { schema: z.object({ at: z.date() }) } })),
     ).toThrow('events["a.b"].schema: cannot be converted to JSON Schema, see the cause');
   });
+});
+
+it('cannot document an application in preview mode', async () => {
+  const issuers = [{ issuer: ISSUER, secret: SECRET }];
+  class App {}
+  Module({ imports: [WebhookModule.forRoot({ receiver: { path: 'webhooks', issuers } })] })(App);
+  const app = await NestFactory.create(App, new ExpressAdapter(), { preview: true, logger: false });
+  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build());
+
+  expect(() => addWebhooks(document, app)).toThrow(/preview: true.*generateEventDocs/);
+  expect(document).not.toHaveProperty('webhooks');
 });

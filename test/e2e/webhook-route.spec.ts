@@ -5,6 +5,7 @@ import {
   Controller,
   ForbiddenException,
   Headers,
+  HttpCode,
   HttpException,
   Injectable,
   Param,
@@ -24,7 +25,7 @@ import {
 } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, HttpAdapterHost } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { tap } from 'rxjs';
+import { retry, tap } from 'rxjs';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import {
   WebhookRoute,
@@ -35,6 +36,7 @@ import {
   WebhookGuard,
 } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
+import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
   ISSUER,
@@ -492,6 +494,95 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
       expect(seen).toEqual(where === 'a pipe' ? ['acme'] : ['acme', 'acme']);
     },
   );
+
+  it('answer 204 without the value that the method returns, and any other status with it', async () => {
+    @Controller()
+    class Returning {
+      @WebhookRoute('no-content')
+      noContent(): unknown {
+        return { total: 1n };
+      }
+
+      @HttpCode(200)
+      @WebhookRoute('content')
+      content(): unknown {
+        return { received: true };
+      }
+    }
+    const { origin } = await start({ controllers: [Returning] });
+
+    const noContent = await post(origin, signedBody('{}'), { path: '/no-content' });
+    const content = await post(origin, signedBody('{}'), { path: '/content' });
+
+    expect(noContent).toMatchObject({ status: 204, text: '' });
+    expect(content).toMatchObject({ status: 200, json: { received: true } });
+  });
+
+  describe('behind an interceptor that retries', () => {
+    /** How the method ends in each of its runs; later runs succeed. */
+    let failures: Error[] = [];
+    class Retrying implements NestInterceptor {
+      intercept(_: unknown, next: CallHandler): ReturnType<CallHandler['handle']> {
+        return next.handle().pipe(retry(2));
+      }
+    }
+    @Controller()
+    class Orders {
+      @WebhookRoute('orders')
+      receive(): void {
+        seen.push('run');
+        const failure = failures.shift();
+        if (failure !== undefined) throw failure;
+      }
+    }
+    const begin = async (store = new ScriptedReplayStore()): Promise<StartedApp> => {
+      const { issuers } = options.receiver;
+      return start({
+        options: { receiver: { issuers, replay: { store } } },
+        controllers: [Orders],
+        configure: (app) => void app.useGlobalInterceptors(new Retrying()),
+      });
+    };
+
+    it('run again, and are acknowledged when a run succeeds', async () => {
+      failures = [new Error('deadlock detected')];
+      const { origin } = await begin();
+      const request = signedBody('{}');
+
+      const answers = [
+        await post(origin, request, { path: '/orders' }),
+        await post(origin, request, { path: '/orders' }),
+      ];
+
+      expect(answers.map(({ status }) => status)).toEqual([204, 204]);
+      expect(seen).toEqual(['run', 'run']);
+    });
+
+    it('answer 500 and log the error if every run fails, and release the event', async () => {
+      failures = [new Error('first'), new Error('second'), new Error('third')];
+      const { origin, logger } = await begin();
+      const request = signedBody('{}');
+
+      const answer = await post(origin, request, { path: '/orders' });
+
+      expect(answer).toMatchObject({ status: 500, json: { code: 'handler_failed' } });
+      expect(logger.at('error').join('\n')).toContain('Error: third');
+      expect((await post(origin, request, { path: '/orders' })).status).toBe(204);
+    });
+
+    it('answer with the error if the event cannot be reserved again', async () => {
+      failures = [new Error('deadlock detected')];
+      const store = new ScriptedReplayStore();
+      const { origin, logger } = await begin(store);
+      store.onRelease = () => (store.failure = new Error('away'));
+
+      const answer = await post(origin, signedBody('{}'), { path: '/orders' });
+
+      expect(answer).toMatchObject({ status: 500, json: { code: 'handler_failed' } });
+      expect(logger.at('error').join('\n')).toContain('deadlock detected');
+      expect(seen).toEqual(['run']);
+    });
+  });
 
   it('leave their methods as they were written for other callers', async () => {
     await start();

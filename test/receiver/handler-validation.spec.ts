@@ -41,6 +41,21 @@ class TakesOthers {
   @OnWebhookEvent('order.listed')
   onArray(_orders: Order[]): void {}
 
+  @OnWebhookEvent('order.counted')
+  onCount(_count: number): void {}
+
+  @OnWebhookEvent('order.renamed')
+  onName(@WebhookData('name') _name: string): void {}
+
+  @OnWebhookEvent('order.flagged')
+  onFlag(@WebhookData('flag') _flag: boolean): void {}
+
+  @OnWebhookEvent('order.dated')
+  onDate(@WebhookData('at') _at: Date): void {}
+
+  @OnWebhookEvent('order.filed')
+  onFile(_file: Buffer): void {}
+
   @OnWebhookEvent('order.parsed')
   onParsed(@WebhookData({ schema: SCHEMA }) _order: { total: number }): void {}
 
@@ -86,13 +101,18 @@ describe('class-validator without class-transformer', () => {
 });
 
 describe('the start-up line of a handler', () => {
-  it('says that data is not validated if the parameter is typed with an interface or an array', async () => {
+  it('says that data is not validated if the parameter is typed with an interface, an array or a built-in type', async () => {
     const lines = await linesAtStart(TakesOthers);
     const note = '(data not validated: the parameter is not typed with a class)';
     expect(lines).toEqual(
       expect.arrayContaining([
         expect.stringContaining(`Mapped {order.created} to TakesOthers.onInterface ${note}`),
         expect.stringContaining(`Mapped {order.listed} to TakesOthers.onArray ${note}`),
+        expect.stringContaining(`Mapped {order.counted} to TakesOthers.onCount ${note}`),
+        expect.stringContaining(`Mapped {order.renamed} to TakesOthers.onName ${note}`),
+        expect.stringContaining(`Mapped {order.flagged} to TakesOthers.onFlag ${note}`),
+        expect.stringContaining(`Mapped {order.dated} to TakesOthers.onDate ${note}`),
+        expect.stringMatching(/Mapped \{order\.filed\} to TakesOthers\.onFile(?! \(data)/),
         expect.stringMatching(/Mapped \{order\.parsed\} to TakesOthers\.onParsed(?! \(data)/),
         expect.stringMatching(/Mapped \{order\.named\} to TakesOthers\.onNamed(?! \(data)/),
       ]),

@@ -1,14 +1,31 @@
 import { describe, expect, it } from '@jest/globals';
-import { Injectable, Module, type Type } from '@nestjs/common';
+import {
+  type CallHandler,
+  type CanActivate,
+  Catch,
+  type ExceptionFilter,
+  Injectable,
+  Module,
+  type NestInterceptor,
+  type PipeTransform,
+  type Provider,
+  type Type,
+  UseFilters,
+  UseGuards,
+  UseInterceptors,
+} from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
 import {
   OnWebhookDelivery,
+  WebhookData,
   type WebhookModuleOptions,
   WebhookModule,
   WebhookRoute,
 } from 'nestjs-webhook-token';
 import { OnWebhookEvent } from '../../lib/receiver/decorators/on-webhook-event.decorator.js';
-import { ISSUER, receiverOptions, SECRET } from '../fixtures/receiver-app.js';
+import { head } from '../fixtures/http-client.js';
+import { ISSUER, receiverOptions, SECRET, signed, startApp } from '../fixtures/receiver-app.js';
 import { RecordingLogger } from '../fixtures/recording-logger.js';
 
 describe('@OnWebhookEvent', () => {
@@ -102,6 +119,108 @@ class Orders {
   @OnWebhookEvent('order.created')
   onCreated(): void {}
 }
+
+const ran: string[] = [];
+
+@Injectable()
+class Refusing implements CanActivate {
+  canActivate(): boolean {
+    return false;
+  }
+}
+
+@Injectable()
+class Traced implements NestInterceptor {
+  intercept(_: unknown, next: CallHandler): ReturnType<CallHandler['handle']> {
+    return next.handle();
+  }
+}
+
+@Catch()
+class Ignoring implements ExceptionFilter {
+  catch(): void {}
+}
+
+@Injectable()
+class Unchanged implements PipeTransform {
+  transform(value: unknown): unknown {
+    return value;
+  }
+}
+
+@Injectable()
+class Billing {
+  @UseGuards(Refusing)
+  @UseInterceptors(Traced)
+  @UseFilters(Ignoring)
+  @OnWebhookEvent('invoice.paid')
+  onPaid(@WebhookData({}, Unchanged) _data: unknown): void {
+    ran.push('onPaid');
+  }
+}
+
+class Guarded {
+  @UseGuards(new Refusing())
+  @OnWebhookEvent('invoice.paid')
+  onPaid(): void {
+    ran.push('onPaid');
+  }
+}
+
+@UseGuards(Refusing)
+class GuardedClass {
+  @OnWebhookEvent('invoice.paid')
+  onPaid(): void {}
+}
+
+describe('guards, interceptors, filters and pipes of a handler', () => {
+  it.each<[string, Provider]>([
+    ['useFactory', { provide: Billing, useFactory: () => new Billing() }],
+    ['useValue', { provide: Billing, useValue: new Billing() }],
+  ])('that Nest does not create for %s fail start-up', async (_, provider) => {
+    const starting = startApp(new ExpressAdapter(), { providers: [provider] });
+
+    await expect(starting).rejects.toMatchObject({
+      problems: [
+        {
+          path: 'Billing.onPaid',
+          message: expect.stringMatching(
+            /would not run (?=.*Refusing)(?=.*Traced)(?=.*Ignoring)(?=.*Unchanged).*provide the handler as a class.*new Refusing\(\)/,
+          ),
+        },
+      ],
+    });
+  });
+
+  it('of its class fail start-up too', async () => {
+    const provider = { provide: 'BILLING', useValue: new GuardedClass() };
+
+    await expect(startApp(new ExpressAdapter(), { providers: [provider] })).rejects.toThrow(
+      /BILLING\.onPaid: Nest would not run Refusing/,
+    );
+  });
+
+  it.each<[string, unknown[], unknown[]]>([
+    ['passed as instances', [{ provide: Guarded, useFactory: () => new Guarded() }], []],
+    ['of useClass', [{ provide: 'BILLING', useClass: Billing }], []],
+    [
+      'of a class whose instance a factory of another module provides too',
+      [{ provide: 'BILLING', useFactory: (one: Billing) => one, inject: [Billing] }],
+      [Billing],
+    ],
+  ])('run if they are %s', async (_, providers, others) => {
+    ran.length = 0;
+    class Other {}
+    Module({ providers: others as Type[], exports: others as Type[] })(Other);
+    const { app, origin } = await startApp(new ExpressAdapter(), { providers, imports: [Other] });
+
+    const answer = await head(origin, signed({ event: 'invoice.paid' }));
+    await app.close();
+
+    expect(answer.status).toBe(403);
+    expect(ran).toEqual([]);
+  });
+});
 
 async function linesOf(
   options: WebhookModuleOptions,

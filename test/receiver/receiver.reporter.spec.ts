@@ -57,6 +57,8 @@ class Closed implements CanActivate {
   }
 }
 
+let thrown: unknown;
+
 @Injectable()
 class Orders {
   @OnWebhookEvent('order.created')
@@ -68,6 +70,11 @@ class Orders {
   @UseGuards(Closed)
   @OnWebhookEvent('order.closed')
   closed(): void {}
+
+  @OnWebhookEvent('order.failed')
+  failed(): never {
+    throw thrown;
+  }
 
   @OnWebhookEvent('order.forbidden')
   forbidden(): void {
@@ -216,6 +223,48 @@ describe('the log of a receiver', () => {
 
     expect([answer.status, answer.headers['webhook-error']]).toEqual([403, 'handler_failed']);
     expect(logger.at('error')[0]).toContain('by the handler itself');
+  });
+
+  it.each<[string, unknown, RegExp]>([
+    [
+      'the causes of an error',
+      new Error('Failed query', {
+        cause: new AggregateError([new Error('duplicate key')], 'no replica', { cause: 'x' }),
+      }),
+      /Error: Failed query\n.*Caused by: AggregateError: no replica\n.*Error: duplicate key\n.*Caused by: x/s,
+    ],
+    ['a thrown string', 'stock service says no', /Thrown: stock service says no WebhookReceiver$/s],
+    [
+      'a thrown object with name and message',
+      { name: 'RpcError', message: 'from a client', token: 'not logged' },
+      /Thrown: RpcError: from a client WebhookReceiver$/,
+    ],
+    ['a thrown object without a message', { status: 'error' }, /Thrown: object WebhookReceiver$/],
+    ['nothing', undefined, /Thrown: undefined WebhookReceiver$/],
+    ['a long string', 'x'.repeat(5_000), /Thrown: x{1024}… WebhookReceiver$/],
+  ])('logs %s', async (_, value, expected) => {
+    const { origin, logger } = started;
+    thrown = value;
+
+    expect((await head(origin, signed({ event: 'order.failed' }))).status).toBe(500);
+    expect(logger.at('error').join('\n')).toMatch(expected);
+    expect(logger.at('error').join('\n')).not.toContain('not logged');
+  });
+
+  it('logs an error that is its own cause once', async () => {
+    const { origin, logger } = started;
+    const error = new Error('loop');
+    error.cause = error;
+    thrown = error;
+
+    await head(origin, signed({ event: 'order.failed' }));
+
+    expect(
+      logger
+        .at('error')
+        .join('\n')
+        .match(/Error: loop/g),
+    ).toHaveLength(1);
   });
 
   it('logs a guard behind the webhook guard at warn, with the pattern of the route', async () => {

@@ -74,10 +74,17 @@ class WebhookInterceptor implements NestInterceptor {
     const reception = receptionOf(context.switchToHttp().getRequest<AdapterRequest>());
     if (reception === undefined) return next.handle();
     const name = `${context.getClass().name}.${context.getHandler().name}`;
-    // Wait for the last value: a stream may fail after the first.
-    const handle = async (): Promise<unknown> =>
-      lastValueFrom(next.handle(), { defaultValue: undefined });
+    const response = context.switchToHttp().getResponse<{ readonly statusCode: number }>();
+    const handle = async (): Promise<unknown> => {
+      // Wait for the last value: a stream may fail after the first.
+      const value: unknown = await lastValueFrom(next.handle(), { defaultValue: undefined });
+      // A 204 has no content, but a value that JSON cannot represent would make it a 500, although the event is recorded.
+      return response.statusCode === 204 ? undefined : value;
+    };
     return defer(async () => {
+      // An interceptor that runs before this one retries. If the event cannot be handled again, the last run stays the answer.
+      const { lastRun } = reception;
+      if (lastRun !== undefined && !(await reception.reopen())) return lastRun;
       // The sender disconnected while another guard, an interceptor or a pipe ran, and the event was left to its lease: handled
       // now, it could not be recorded, and would be handled again.
       if (reception.state === 'settled') throw new WebhookException(refuse('payload_incomplete'));

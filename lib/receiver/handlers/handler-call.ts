@@ -4,6 +4,7 @@ import {
   type ExceptionFilter,
   type ExecutionContext,
   type NestInterceptor,
+  type Type,
 } from '@nestjs/common';
 import {
   ApplicationConfig,
@@ -61,6 +62,8 @@ export type HandlerHost = ReturnType<DiscoveryService['getProviders']>[number];
  * the handler only. It remembers what it knows of a handler by the names of its class and method, so each handler has its own.
  */
 class WebhookHandlerContext {
+  /** Names of the handler's guards, interceptors, filters and pipes that Nest has not created. It skips them without an error. */
+  readonly skipped = new Set<string>();
   private readonly creator: ExternalContextCreator;
 
   constructor({ host }: HandlerHost) {
@@ -69,7 +72,15 @@ class WebhookHandlerContext {
     config.useGlobalFilters(new RethrowingFilter());
     const container = new NestContainer(config);
     // Nest looks for the module that provides the handler's class. A controller is no provider, and its guards would not be found.
-    const module = Object.create(host!, { hasProvider: { value: () => true } }) as typeof host;
+    const find = (type: Type): HandlerHost | undefined => {
+      const enhancer = host!.injectables.get(type);
+      if (enhancer === undefined) this.skipped.add(type.name);
+      return enhancer;
+    };
+    const module = Object.create(host!, {
+      hasProvider: { value: () => true },
+      injectables: { value: { get: find } },
+    }) as typeof host;
     container.getModules().set(host!.token, module!);
     this.creator = ExternalContextCreator.fromContainer(container);
   }
@@ -106,17 +117,29 @@ class WebhookHandlerContext {
   }
 }
 
-/** The function that calls a method, on an instance of the event's scope if its provider is scoped. */
-export function callOf(wrapper: HandlerHost, methodName: string): WebhookHandler['call'] {
+/**
+ * The function that calls a method, on an instance of the event's scope if its provider is scoped.
+ *
+ * @returns also the names of the method's guards, interceptors, filters and pipes that would not run: Nest creates those of classes
+ *   only. A scoped provider is always a class.
+ */
+export function callOf(
+  wrapper: HandlerHost,
+  methodName: string,
+): { readonly call: WebhookHandler['call']; readonly skipped: ReadonlySet<string> } {
   const context = new WebhookHandlerContext(wrapper);
-  if (!isScoped(wrapper)) return context.wrap(wrapper.instance as object, methodName);
+  const { skipped } = context;
+  if (!isScoped(wrapper)) {
+    return { call: context.wrap(wrapper.instance as object, methodName), skipped };
+  }
   // Of its own module: another one may provide the same class.
   const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
-  return async (event, scope) => {
+  const call: WebhookHandler['call'] = async (event, scope) => {
     const contextId = scope();
     const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
     return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
   };
+  return { call, skipped };
 }
 
 /** Instances of request-scoped and transient providers are placeholders until they are resolved. */

@@ -58,19 +58,20 @@ export class WebhookExplorer {
 
   /** The methods of all providers and controllers. */
   private methods(): ExploredMethod[] {
-    return [...this.discovery.getProviders(), ...this.discovery.getControllers()].flatMap(
-      (wrapper) => {
-        // An alias (`useExisting`) refers to a provider that is discovered by itself.
-        const prototype = wrapper.isAlias ? undefined : prototypeOf(wrapper);
-        if (prototype === undefined) return [];
-        return this.scanner.getAllMethodNames(prototype).map((methodName) => ({
-          wrapper,
-          prototype,
-          methodName,
-          name: `${String(wrapper.name)}.${methodName}`,
-        }));
-      },
-    );
+    const all = [...this.discovery.getProviders(), ...this.discovery.getControllers()];
+    // Classes first: a factory elsewhere may provide the same instance, without the guards that Nest created for its class.
+    all.sort((a, b) => Number(a.isNotMetatype) - Number(b.isNotMetatype));
+    return all.flatMap((wrapper) => {
+      // An alias (`useExisting`) refers to a provider that is discovered by itself.
+      const prototype = wrapper.isAlias ? undefined : prototypeOf(wrapper);
+      if (prototype === undefined) return [];
+      return this.scanner.getAllMethodNames(prototype).map((methodName) => ({
+        wrapper,
+        prototype,
+        methodName,
+        name: `${String(wrapper.name)}.${methodName}`,
+      }));
+    });
   }
 
   private register(
@@ -81,9 +82,11 @@ export class WebhookExplorer {
     const { wrapper, prototype, methodName, name } = method;
     const subscriptions = subscriptionsOf(prototype[methodName]);
     if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
-    const problems: ConfigurationProblem[] = [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
-    const handler: WebhookHandler = { name, call: callOf(wrapper, methodName) };
+    const { call, skipped } = callOf(wrapper, methodName);
+    const handler: WebhookHandler = { name, call };
+    const problems: ConfigurationProblem[] = [];
+    if (skipped.size > 0) problems.push({ path: name, message: skippedMessage([...skipped]) });
     for (const { patterns, receiver } of subscriptions) {
       if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
         const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
@@ -159,12 +162,14 @@ function validationProblems(
   ];
 }
 
+function skippedMessage(names: readonly string[]): string {
+  const instances = names.map((one) => `new ${one}()`).join(', ');
+  return `Nest would not run ${names.join(', ')}: it creates guards, interceptors, filters and pipes only for providers that are classes; provide the handler as a class instead of useFactory or useValue, or pass instances: ${instances}`;
+}
+
 /** What the start-up line of a handler adds if none of its receivers is mounted. */
 const UNREACHED =
   ' (its receiver has no path: it runs only if your code calls WebhookDispatcher.dispatch())';
-
-/** Types that the compiler records for an interface, an array, or nothing at all. */
-const UNCHECKED_TYPES: ReadonlySet<unknown> = new Set([undefined, Object, Array]);
 
 /** What the start-up line of a handler adds if its data reaches it as the sender chose. */
 function unvalidatedNote(
@@ -174,7 +179,8 @@ function unvalidatedNote(
   const types = dataParameters(prototype, methodName)
     .filter(({ hasSchema }) => !hasSchema)
     .map(({ index }) => parameterType(prototype, methodName, index));
-  if (types.some((type) => UNCHECKED_TYPES.has(type))) {
+  // A Buffer is what a handler of other content types gets: there is nothing to validate.
+  if (types.some((type) => !isClass(type) && type !== Buffer)) {
     return ' (data not validated: the parameter is not typed with a class)';
   }
   return classValidator === 'missing' && types.some(isClass)
