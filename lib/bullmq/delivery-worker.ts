@@ -159,6 +159,8 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     enableOfflineQueue: true,
     maxRetriesPerRequest: null,
     commandTimeout: undefined,
+    // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
+    reconnectOnError: ({ message }: Error) => message.startsWith('READONLY'),
   };
   if (!isClient(connection)) {
     return { connection: { ...connection, ...settings }, release: () => {} };

@@ -39,6 +39,7 @@ describe("the worker's connection has an offline queue", () => {
       host: 'redis.example',
       enableOfflineQueue: true,
       maxRetriesPerRequest: null,
+      reconnectOnError: expect.any(Function),
     });
     expect(options.enableOfflineQueue).toBe(false);
   });
