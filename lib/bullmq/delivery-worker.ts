@@ -43,13 +43,14 @@ export class DeliveryWorker {
     queue: Queue,
     private readonly parts: DeliveryWorkerParts,
   ) {
-    const { connection, prefix } = queue.opts;
+    const { connection, prefix, skipVersionCheck } = queue.opts;
     const { concurrency, lease, timeout } = parts;
     const own = workerConnection(connection);
     this.releaseConnection = own.release;
     const options: WorkerOptions = {
       connection: own.connection,
       ...(prefix !== undefined && { prefix }),
+      ...(skipVersionCheck !== undefined && { skipVersionCheck }),
       concurrency,
       lockDuration: lease,
       // A check runs jobs again whose lease has expired, if the check before has seen them active.
@@ -158,6 +159,8 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     enableOfflineQueue: true,
     maxRetriesPerRequest: null,
     commandTimeout: undefined,
+    // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
+    reconnectOnError: ({ message }: Error) => message.startsWith('READONLY'),
   };
   if (!isClient(connection)) {
     return { connection: { ...connection, ...settings }, release: () => {} };

@@ -21,6 +21,8 @@ const UNREFERENCED =
 
 /** SQLSTATEs and system errors, by what the operator can do about them. */
 const REASONS: Readonly<Record<string, string>> = {
+  '42P07':
+    'its tables exist, but the table "migration" does not list them, as after pg_dump --schema-only; restore the rows of that table too, or drop the schema if its tables are empty',
   '25006': 'the transaction or the server is read-only; connect to the primary server',
   '23503': UNREFERENCED,
   '08P01': 'a pooler cannot reach the server, or does not support the protocol; check both',
@@ -53,6 +55,8 @@ const REASONS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
   SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+  ERR_TLS_CERT_ALTNAME_INVALID:
+    'its certificate is for another host name; connect by a name that the certificate lists',
 };
 
 /** Errors without a code: of node-postgres, and of the transactions of Kysely, Knex, Prisma and PGlite. */

@@ -19,8 +19,48 @@ const identityWith = (system: string): string => `SELECT current_database()::tex
 const WITH_SYSTEM = identityWith('(SELECT system_identifier::text FROM pg_control_system())');
 const WITHOUT_SYSTEM = identityWith('NULL');
 
-/** Reads the identity of a queue's own database. */
-export async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
+/** Reading the own identity again may take so many timeouts: the transaction that asks may hold the last connection of the pool. */
+const TIMEOUTS_TO_READ_AGAIN = 2;
+
+/** The database of a queue or store, which its address may no longer lead to after a fail-over, a restore or a rename. */
+export class OwnDatabase {
+  private identity: Promise<DatabaseIdentity> | undefined;
+  private isReading = false;
+
+  /** @param timeout - milliseconds; `undefined` for an embedded database, which is never replaced */
+  constructor(
+    private readonly database: Database,
+    private readonly timeout: number | undefined,
+  ) {}
+
+  /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
+  async identify(): Promise<DatabaseIdentity> {
+    this.identity ??= this.read(this.timeout);
+    return this.identity;
+  }
+
+  /** Reads it again, once for all calls that need it at the same time. */
+  async identifyAgain(): Promise<DatabaseIdentity> {
+    if (this.timeout !== undefined && !this.isReading) {
+      this.identity = this.read(this.timeout * TIMEOUTS_TO_READ_AGAIN);
+    }
+    return this.identify();
+  }
+
+  private async read(timeout: number | undefined): Promise<DatabaseIdentity> {
+    this.isReading = true;
+    try {
+      return await readIdentity(async (...query) => this.database.query(timeout, ...query));
+    } catch (error) {
+      this.identity = undefined;
+      throw error;
+    } finally {
+      this.isReading = false;
+    }
+  }
+}
+
+async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
   try {
     return await identityBy(run, WITH_SYSTEM);
   } catch (error) {
@@ -49,13 +89,20 @@ const identities = new WeakMap<object, DatabaseIdentity>();
 export async function requireSameDatabase(
   tx: object,
   run: RunStatement,
-  own: DatabaseIdentity,
+  database: OwnDatabase,
   { use, instead }: { readonly use: string; readonly instead: string },
 ): Promise<void> {
   const origin = originOf(tx);
   const known = identities.get(origin);
+  let own = await database.identify();
   const isComparable = known?.statement === own.statement;
-  const found = isComparable ? known : await identityBy(run, own.statement);
+  let found = isComparable ? known : await identityBy(run, own.statement);
+  if (found.key !== own.key) {
+    own = await database.identifyAgain();
+    // A connection stays with its database, but a pool opens others.
+    const isCurrent = found.statement === own.statement && (origin === tx || !isComparable);
+    if (!isCurrent) found = await identityBy(run, own.statement);
+  }
   identities.set(origin, found);
   if (found.key === own.key) return;
   const where = found.name === own.name ? 'on another server' : `"${found.name}"`;

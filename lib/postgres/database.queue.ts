@@ -263,13 +263,13 @@ export abstract class DatabaseQueue extends WebhookQueue {
   /** Runs statements in a transaction of the caller, with a deadline for all of them. */
   private async inTransaction<T>(tx: unknown, work: (run: RunStatement) => Promise<T>): Promise<T> {
     const joined = this.host.join(tx);
-    const { identity } = await this.connection.openInTransaction();
+    const { own } = await this.connection.openInTransaction();
     return this.connection.reporting(async () =>
       runInCall(
         () => joined,
         async (call) => this.connection.inTime(1, call),
         async (run) => {
-          await requireSameDatabase(tx as object, run, identity, OWN_DATABASE);
+          await requireSameDatabase(tx as object, run, own, OWN_DATABASE);
           return work(run);
         },
       ),

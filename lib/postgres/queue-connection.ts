@@ -3,7 +3,7 @@ import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error
 import { queueStopped } from '../queue/webhook-queue.js';
 import type { Database, Row, RunStatement } from './database.js';
 import { databaseFailure } from './database-failure.js';
-import { type DatabaseIdentity, readIdentity, warnOfSkew } from './database-identity.js';
+import { OwnDatabase, warnOfSkew } from './database-identity.js';
 import type { Query } from './delivery-statements.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
@@ -41,7 +41,8 @@ export interface QueueHost {
 
 interface OpenDatabase {
   readonly database: Database;
-  readonly identity: DatabaseIdentity;
+  /** Its identity, for transactions of the caller. */
+  readonly own: OwnDatabase;
 }
 
 /** The database of a queue: opened once, by its first use, and used within a time limit. */
@@ -154,14 +155,13 @@ export class QueueConnection {
       );
       if (host.migrates) await migrator.migrate();
       else await migrator.requireCurrent();
-      const identity = await readIdentity(async (statement, values) =>
-        database.query(timeout, statement, values),
-      );
+      const own = new OwnDatabase(database, timeout);
+      await own.identify();
       if (this.options.usesDatabaseClock && host.shared) {
         await warnOfSkew(database, timeout, this.options.clock);
       }
       this.isOpen = true;
-      return { database, identity };
+      return { database, own };
     } catch (error) {
       // The next call opens it again; without this, the pool and the lock of this attempt would leak.
       await host.close().catch(() => {});

@@ -13,7 +13,7 @@ import {
   warnOfMissingTimeouts,
 } from './database.js';
 import { databaseFailure } from './database-failure.js';
-import { type DatabaseIdentity, readIdentity, requireSameDatabase } from './database-identity.js';
+import { OwnDatabase, requireSameDatabase } from './database-identity.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 import { SCHEMA } from './sql-text.js';
 import { runInCall } from './transactions/join-transaction.js';
@@ -55,7 +55,7 @@ export class StoreConnection {
   readonly clock: WebhookClock;
   private readonly database: Database;
   private readonly timeout: number;
-  private identity: Promise<DatabaseIdentity> | undefined;
+  private readonly own: OwnDatabase;
 
   private constructor(
     private readonly description: StoreDescription,
@@ -66,6 +66,7 @@ export class StoreConnection {
     this.clock = options.clock ?? new SystemClock();
     this.timeout = options.timeout ?? description.timeout;
     this.database = new Database(source, this.clock);
+    this.own = new OwnDatabase(this.database, this.timeout);
   }
 
   /**
@@ -124,7 +125,7 @@ export class StoreConnection {
         async (call) => this.inTime(call),
         async (run) => {
           if (own !== undefined) {
-            await requireSameDatabase(tx as object, run, await this.identify(), own);
+            await requireSameDatabase(tx as object, run, this.own, own);
           }
           return work(run);
         },
@@ -133,13 +134,8 @@ export class StoreConnection {
   }
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
-  async identify(): Promise<DatabaseIdentity> {
-    const run: RunStatement = async (...query) => this.database.query(this.timeout, ...query);
-    this.identity ??= readIdentity(run).catch((error: unknown) => {
-      this.identity = undefined;
-      throw error;
-    });
-    return this.identity;
+  async identify(): Promise<void> {
+    await this.own.identify();
   }
 
   /**

@@ -5,7 +5,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, duration, object, optional, rule } from '../options/rules.js';
 import type { WebhookStoreError } from '../errors/webhook.error.js';
-import { redisFailure } from './redis-failure.js';
+import { isReadOnlyReplica, RECONNECT_AFTER, redisFailure } from './redis-failure.js';
 import { LostReservations } from '../replay/lost-reservations.js';
 import {
   ReplayStore,
@@ -74,6 +74,8 @@ export class RedisReplayStore extends ReplayStore {
   private hasWarned = false;
   /** Whether the connection was replaced, and no command has succeeded since. */
   private isReplaced = false;
+  /** When the connection to a replica was replaced, in epoch milliseconds. */
+  private leftReplicaAt = 0;
 
   /**
    * @param client - of ioredis, or of node-redis and connected; closed by the application
@@ -168,10 +170,19 @@ export class RedisReplayStore extends ReplayStore {
         this.isReplaced = false;
         return answer;
       } catch (cause) {
+        if (isReadOnlyReplica(cause)) this.leaveReplica();
         throw this.failure(cause);
       }
     };
     return inTime(this.clock, this.timeout, ask, () => this.noAnswer());
+  }
+
+  /** After a fail-over, a new connection leads to the primary. */
+  private leaveReplica(): void {
+    const now = this.clock.now();
+    if (Math.abs(now - this.leftReplicaAt) < RECONNECT_AFTER) return;
+    this.leftReplicaAt = now;
+    reconnect(this.client);
   }
 
   private noAnswer(): WebhookStoreError {

@@ -71,16 +71,23 @@ interface ConnectionMembers {
   destroy?(): void;
   connect?(): Promise<unknown>;
   readonly options?: TimeoutOptions & {
+    readonly retryStrategy?: RetryStrategy;
+    readonly clusterRetryStrategy?: RetryStrategy;
     readonly redisOptions?: TimeoutOptions;
     readonly socket?: TimeoutOptions;
   };
 }
 
+type RetryStrategy = ((times: number) => unknown) | null;
+
 interface TimeoutOptions {
   readonly socketTimeout?: number;
 }
 
-/** Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. */
+/**
+ * Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. Also one whose server has
+ * become a replica without closing it. A client of ioredis that does not reconnect is left as it is.
+ */
 export function reconnect(client: RedisClient): void {
   const members = client as ConnectionMembers;
   if (isNodeRedis(client)) {
@@ -88,9 +95,18 @@ export function reconnect(client: RedisClient): void {
     members.destroy?.();
     // Until it is connected again, commands fail, and the client retries by its own strategy.
     members.connect?.().catch(() => {});
-  } else if (members.status === 'ready' || members.status === 'connect') {
+  } else if (
+    (members.status === 'ready' || members.status === 'connect') &&
+    canReconnect(members)
+  ) {
     members.disconnect?.(true);
   }
+}
+
+/** Whether a client of ioredis connects again after a lost connection; if not, it must never lose one here. */
+function canReconnect({ isCluster, options }: ConnectionMembers): boolean {
+  const strategy = isCluster === true ? options?.clusterRetryStrategy : options?.retryStrategy;
+  return strategy === undefined || typeof strategy?.(1) === 'number';
 }
 
 /**

@@ -17,6 +17,20 @@ function connectionFor(connection: ConnectionOptions): Record<string, unknown> {
   return own.connection as Record<string, unknown>;
 }
 
+/** A worker of a queue, of which only the connection and the options matter. */
+function workerOf(queue: Queue): DeliveryWorker {
+  return new DeliveryWorker(queue, {
+    process: async () => ({ attempts: 1, updatedAt: 1 }),
+    onError: () => {},
+    onWorking: () => {},
+    onDrained: () => {},
+    onEnded: () => {},
+    concurrency: 1,
+    lease: 5_000,
+    timeout: 10_000,
+  });
+}
+
 describe("the worker's connection has an offline queue", () => {
   it('made of options that turn it off', () => {
     const options = { host: 'redis.example', enableOfflineQueue: false, commandTimeout: 5_000 };
@@ -25,6 +39,7 @@ describe("the worker's connection has an offline queue", () => {
       host: 'redis.example',
       enableOfflineQueue: true,
       maxRetriesPerRequest: null,
+      reconnectOnError: expect.any(Function),
     });
     expect(options.enableOfflineQueue).toBe(false);
   });
@@ -83,20 +98,21 @@ describe("the worker's connection has an offline queue", () => {
     const client = new Redis(urlOf('Redis'), { maxRetriesPerRequest: null });
     cleanUp.push(() => client.disconnect());
     const queue = new Queue('closed', { connection: client });
-    const worker = new DeliveryWorker(queue, {
-      process: async () => ({ attempts: 1, updatedAt: 1 }),
-      onError: () => {},
-      onWorking: () => {},
-      onDrained: () => {},
-      onEnded: () => {},
-      concurrency: 1,
-      lease: 5_000,
-      timeout: 10_000,
-    });
+    const worker = workerOf(queue);
     await worker.waitUntilReady();
     await worker.abandon();
     await worker.close();
 
     expect(await client.ping()).toBe('PONG');
+  });
+
+  it('skips the check of the version of the server if its queue does', async () => {
+    const client = new Redis(urlOf('Redis'), { maxRetriesPerRequest: null });
+    cleanUp.push(() => client.disconnect());
+    const worker = workerOf(new Queue('old', { connection: client, skipVersionCheck: true }));
+    cleanUp.push(async () => worker.close());
+    await worker.waitUntilReady();
+
+    expect(worker['worker'].opts.skipVersionCheck).toBe(true);
   });
 });

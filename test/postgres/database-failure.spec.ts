@@ -79,6 +79,9 @@ describe('a failure', () => {
     ['ENOENT', true, 'its Unix socket, or a file'],
     ['EHOSTUNREACH', true, 'the host cannot be reached'],
     ['ENETUNREACH', true, 'code ENETUNREACH'],
+    ['ERR_TLS_CERT_ALTNAME_INVALID', true, 'its certificate is for another host name'],
+    // Only a migration can cause it.
+    ['42P07', true, 'the table "migration" does not list them'],
     // A statement can cause these.
     ['57014', false, 'it has cancelled the statement'],
     ['22P05', false, 'code 22P05'],

@@ -2,6 +2,8 @@ import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { Pool } from 'pg';
+import { DataSource } from 'typeorm';
+import type { PostgresDriver } from 'typeorm/driver/postgres/PostgresDriver.js';
 import type {
   EnqueuedDelivery,
   OutgoingDelivery,
@@ -12,7 +14,7 @@ import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js'
 import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { storeIn, TestDatabase } from './database.js';
+import { storeIn, TestDatabase, until } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
 import { LIBRARY_NAMES, openLibraries } from './transaction-libraries.js';
 import type { TransactionLibrary } from './transaction-library.interface.js';
@@ -387,6 +389,60 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
     } finally {
       await elsewhere.end();
       await database.pool.query(`DROP DATABASE ${other}`);
+    }
+  });
+
+  it('is joined after another copy of the database has taken its place', async () => {
+    const name = `shop_${database.newSchema()}`;
+    await database.pool.query(`CREATE DATABASE ${name}`);
+    const url = new URL(urlOf('PostgreSQL'));
+    url.pathname = `/${name}`;
+    const pool = new Pool({ connectionString: url.href });
+    pool.on('error', () => {});
+    const own = new PostgresQueue({ pool, notify: false });
+    const replay = new PostgresReplayStore(pool, storeIn('webhooks'));
+    const dataSource = new DataSource({
+      type: 'postgres',
+      url: url.href,
+      poolErrorHandler: () => {},
+    });
+    await dataSource.initialize();
+    const ofTypeOrm = (dataSource.driver as PostgresDriver).master as Pool;
+    async function joinWith(id: string): Promise<void> {
+      const reservation = await reserved(replay, id);
+      const client = await pool.connect();
+      await client.query('BEGIN');
+      try {
+        await own.enqueue([due(`${id}-node-postgres`)], { tx: client });
+        await replay.commitWith(client, reservation);
+        await client.query('COMMIT');
+      } finally {
+        client.release();
+      }
+      await dataSource.transaction(async (tx) => {
+        await own.enqueue([due(`${id}-typeorm`)], { tx });
+      });
+    }
+    try {
+      await own.find(['x']);
+      await joinWith('before');
+      await database.pool.query(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1`,
+        [name],
+      );
+      await until(() => pool.totalCount + ofTypeOrm.totalCount === 0);
+      await database.pool.query(`ALTER DATABASE ${name} RENAME TO ${name}_old`);
+      await database.pool.query(`CREATE DATABASE ${name} TEMPLATE ${name}_old`);
+      await joinWith('after');
+
+      const found = await own.find(['before-typeorm', 'after-node-postgres', 'after-typeorm']);
+      expect(found.map((record) => record?.status)).toEqual(['pending', 'pending', 'pending']);
+    } finally {
+      await dataSource.destroy();
+      await own.stop(0);
+      await pool.end();
+      await database.pool.query(`DROP DATABASE IF EXISTS ${name}_old WITH (FORCE)`);
+      await database.pool.query(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
     }
   });
 

@@ -122,6 +122,37 @@ describe('RedisReplayStore without its server', () => {
     await refusal;
   });
 
+  /** Answers READONLY on its first connection, as a demoted primary, and as a primary on the others. */
+  async function demotedServer(): Promise<{ port: number }> {
+    let connections = 0;
+    const server = createServer((socket) => {
+      const answer =
+        ++connections === 1
+          ? "-READONLY You can't write against a read only replica.\r\n"
+          : '*1\r\n$8\r\nreserved\r\n';
+      socket
+        .on('error', () => undefined)
+        .on('data', (commands) => {
+          const count = commands.toString('latin1').match(/^\*\d+\r\n/gm)?.length ?? 0;
+          socket.write(answer.repeat(count));
+        });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    closing.push(() => server.close());
+    return { port: (server.address() as AddressInfo).port };
+  }
+
+  it('connects again when its server has become a replica', async () => {
+    const { port } = await demotedServer();
+    const client = new Redis({ port, enableReadyCheck: false, retryStrategy: () => 1 });
+    closing.push(() => client.disconnect());
+    client.on('error', () => undefined);
+    const store = new RedisReplayStore(client);
+    await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
+
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+
   it("reports a missing server immediately, with the driver's error as the cause", async () => {
     const client = new Redis({
       host: '127.0.0.1',
