@@ -37,11 +37,21 @@ interface Reading {
 const TIME_TO_COUNT = 2_000;
 const CLOCK = new SystemClock();
 
+/**
+ * The gauges of each application in this process. They share one set of instruments, in which the values of one application would
+ * overwrite those of another, so the first one reports the sum.
+ */
+const running = new WeakMap<Meter, Set<StateGauges>>();
+
 /** Instruments whose values are read when metrics are collected. */
 export class StateGauges {
   private readonly gauges: Readonly<Record<Gauge, ObservableGauge>>;
   private readonly observe = async (result: BatchObservableResult): Promise<void> => {
-    const readings = await Promise.all(this.parts.map(async (part) => this.read(part)));
+    const all = [...(running.get(this.meter) ?? [])];
+    if (all[0] !== this) return;
+    const readings = await Promise.all(
+      all.flatMap((gauges) => gauges.parts.map(async (part) => gauges.read(part))),
+    );
     for (const { gauge, value, attributes } of combined(readings.flat())) {
       if (value !== undefined) result.observe(this.gauges[gauge], value, attributes);
     }
@@ -58,10 +68,12 @@ export class StateGauges {
         meter.createObservableGauge(name, { unit, description }),
       ]),
     ) as typeof this.gauges;
+    running.set(meter, (running.get(meter) ?? new Set()).add(this));
     meter.addBatchObservableCallback(this.observe, Object.values(this.gauges));
   }
 
   close(): void {
+    running.get(this.meter)?.delete(this);
     this.meter.removeBatchObservableCallback(this.observe, Object.values(this.gauges));
   }
 
@@ -122,7 +134,7 @@ function circuits(endpoints: EndpointRegistry): Reading[] {
   }));
 }
 
-/** One reading for each gauge and its attributes, over all webhook modules. */
+/** One reading for each gauge and its attributes, over all webhook modules of the process. */
 function combined(readings: readonly Reading[]): Iterable<Reading> {
   const totals = new Map<string, Reading>();
   for (const reading of readings) {

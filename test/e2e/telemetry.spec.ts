@@ -401,6 +401,27 @@ describe('the gauges of two webhook modules', () => {
     expect(await values('webhook.replay.entries')).toEqual([0]);
   });
 
+  it('add those of another application in the process, until one of both closes', async () => {
+    queue.counted = { pending: 3, dead: 1, oldestDue: clock.now() - 5_000 };
+    const ofOther = new CountedQueue();
+    ofOther.counted = { pending: 1, dead: 2, oldestDue: clock.now() - 7_000 };
+    const other = await startApp(adapters[0]![1](), {
+      options: optionsOf('orders', ofOther, new CountedQueue()),
+      imports: [WebhookTelemetryModule.forRoot()],
+    });
+    const names = ['webhook.delivery.pending', 'webhook.delivery.dead', 'webhook.delivery.lag'];
+    const gauges = async () => Promise.all(names.map(values));
+    const both = await gauges();
+    await started.app.close();
+    const one = await gauges();
+    await other.app.close();
+
+    expect([both, one]).toEqual([
+      [[4], [3], [7]],
+      [[1], [2], [7]],
+    ]);
+  });
+
   it('leave out what queues do not answer, all within 2 s', async () => {
     for (const one of [queue, otherQueue, received]) one.answers = false;
     const start = performance.now();
