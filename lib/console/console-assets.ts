@@ -38,7 +38,9 @@ export async function loadAssets(): Promise<ReadonlyMap<string, ConsoleAsset>> {
   // @ts-expect-error The build writes this module, without types. To find a file, CommonJS would need import.meta.
   const page = import('#console-page') as Promise<{ files: Readonly<Record<string, string>> }>;
   const { files } = await page.catch((error: NodeJS.ErrnoException) => {
-    if (error.code?.endsWith('MODULE_NOT_FOUND') !== true) throw error;
+    // The error of Jest has no code.
+    const { code = '', message } = error;
+    if (!code.endsWith('MODULE_NOT_FOUND') && !message.startsWith('Cannot find module')) throw error;
     return { files: { 'index.html': PLACEHOLDER } };
   });
   return new Map(
