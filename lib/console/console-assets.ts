@@ -40,7 +40,8 @@ export async function loadAssets(): Promise<ReadonlyMap<string, ConsoleAsset>> {
   const { files } = await page.catch((error: NodeJS.ErrnoException) => {
     // The error of Jest has no code.
     const { code = '', message } = error;
-    if (!code.endsWith('MODULE_NOT_FOUND') && !message.startsWith('Cannot find module')) throw error;
+    if (!code.endsWith('MODULE_NOT_FOUND') && !message.startsWith('Cannot find module'))
+      throw error;
     return { files: { 'index.html': PLACEHOLDER } };
   });
   return new Map(
