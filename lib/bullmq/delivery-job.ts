@@ -24,6 +24,8 @@ export interface DeliveryJobData {
   readonly dueAt: number;
   /** How often in a row the handler threw. */
   readonly throws: number;
+  /** The job's `stalledCounter` when runs without an outcome were counted last; absent for 0. */
+  readonly stalls?: number | undefined;
   /** Whether later deliveries of its ordering key wait for it, unless it is delivered. */
   readonly holdsKey?: boolean | undefined;
   readonly reason?: FailureReason | undefined;
@@ -110,6 +112,13 @@ export function dataAfter(
   }
 }
 
+/** The data with the runs of a received event that have no outcome, because their processes died. */
+export function withDiedRuns({ data, stalledCounter: stalls }: DeliveryJob): DeliveryJobData {
+  const died = stalls - (data.stalls ?? 0);
+  if (data.delivery.received === undefined || died <= 0) return data;
+  return { ...data, stalls, attempts: data.attempts + died };
+}
+
 export function droppedPayload(data: DeliveryJobData): DeliveryJobData {
   const { base64: _, ...payload } = data.delivery.payload;
   return { ...data, delivery: { ...data.delivery, payload: { ...payload, dropped: true } } };
@@ -117,11 +126,12 @@ export function droppedPayload(data: DeliveryJobData): DeliveryJobData {
 
 /** The data of a dead delivery that starts a new round. */
 export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
-  const { delivery, history, holdsKey } = data;
+  const { delivery, history, holdsKey, stalls } = data;
   return {
     delivery,
     history,
     holdsKey,
+    stalls,
     status: 'pending',
     attempts: 0,
     throws: 0,

@@ -13,6 +13,7 @@ import {
   type DeliveryJob,
   failureText,
   recordOf,
+  withDiedRuns,
 } from './delivery-job.js';
 import type { KeyTurns } from './key-turns.js';
 import type { FairTurns } from './fair-turns.js';
@@ -40,6 +41,8 @@ export interface DeliveryRunnerParts {
  */
 export class DeliveryRunner {
   running = 0;
+  /** Jobs whose handlers run, by id. */
+  private readonly active = new Map<string, DeliveryJob>();
 
   constructor(private readonly parts: DeliveryRunnerParts) {}
 
@@ -54,14 +57,22 @@ export class DeliveryRunner {
     const slot = await lanes.enter(lane, job.priority);
     if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
     if ((await this.admit(job, lane, slot)) === 'parked') return this.park(job, token, lane);
+    const id = job.id!;
+    const data = withDiedRuns(job);
+    const before = this.active.get(id);
+    // Its lock was lost, but the process that runs it has not died: that run must not count.
+    const isOwn = before?.attemptsStarted === job.attemptsStarted - 1;
+    job.data = isOwn ? { ...data, attempts: before.data.attempts } : data;
     let run: DeliveryRun | undefined;
     this.running++;
+    this.active.set(id, job);
     try {
       run = await this.parts.handler(deliveryOfStored(job.data.delivery), job.data.attempts + 1);
     } catch {
       // The handler has logged the error; the delivery runs again.
     } finally {
       this.running--;
+      if (this.active.get(id) === job) this.active.delete(id);
       lanes.leave(slot, wasAttempt(run));
     }
     limits.end(job, lane, run).catch(() => {});

@@ -37,6 +37,8 @@ export class DeliveryConsumer {
   private readonly upkeep: QueueUpkeep;
   private readonly notifications: QueueNotifications | undefined;
   private readonly endRenewals: CancelWake;
+  /** Deliveries whose handlers run, by key of their rows. */
+  private readonly handling = new Map<string, ClaimedDelivery>();
 
   constructor(private readonly parts: DeliveryConsumerParts) {
     const { connection, statements, limits, options } = parts;
@@ -150,13 +152,20 @@ export class DeliveryConsumer {
     return rows.map(({ lane }) => lane as string);
   }
 
-  private async run(claimed: ClaimedDelivery): Promise<boolean> {
+  private async run(given: ClaimedDelivery): Promise<boolean> {
     const { handler, options } = this.parts;
+    const { seq, claim } = given;
+    const before = this.handling.get(seq);
+    // Its lease was lost, but the process that runs it has not died: that run must not count.
+    const claimed = before?.claim === claim - 1 ? { ...given, attempts: before.attempts } : given;
+    this.handling.set(seq, claimed);
     let run: DeliveryRun | undefined;
     try {
       run = await handler(claimed.read(), claimed.attempts + 1);
     } catch {
       // The handler has logged its error; the delivery runs again.
+    } finally {
+      if (this.handling.get(seq) === claimed) this.handling.delete(seq);
     }
     const row = outcomeRow(claimed, run, options.clock.now());
     if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits);

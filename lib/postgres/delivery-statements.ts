@@ -96,7 +96,8 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
 
   /**
    * Claims due deliveries, the one due first first, up to the free slots of each lane. A claim changes no indexed column,
-   * so that no index is written.
+   * so that no index is written. If the claim before has no outcome, the process of a received event died in its run, which counts:
+   * an event that kills each process must not be run forever.
    *
    * Without a claimed delivery it returns one row with `due_in`, the milliseconds until the next one is due. With `checksLimits`, `limited_lanes` are
    * those that were found to have limits: their deliveries are claimed by {@link LimitStatements.claim} from then on.
@@ -152,7 +153,8 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
   ) AS candidates
 ), ${ranked}, ${checksLimits ? flagged : ''}claimed AS (
-  UPDATE ${this.schema}.delivery SET claim = claim + 1, leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
+  UPDATE ${this.schema}.delivery SET claim = claim + 1, leased_until = ${now('$2')} + $3::float8 * interval '1 ms',
+    attempts = attempts + CASE WHEN receiver IS NOT NULL AND leased_until > '-infinity' THEN 1 ELSE 0 END
   WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE rank <= slots AND NOT limited))
   RETURNING seq AS key, ${COLUMNS}, payload, claim, lane, throws
 )

@@ -206,6 +206,8 @@ export type FailureReason =
   | 'handler_failed'
   /** No handler of this process matches a queued received event. */
   | 'event_unhandled'
+  /** The process died, or was killed, in the last run of a queued received event. */
+  | 'process_died'
   /** Any other network failure. */
   | 'network'
   /** The receiver answered with this status. */

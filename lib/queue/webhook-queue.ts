@@ -109,6 +109,9 @@ export interface DeliveryCountFilter extends Pick<
  *   engine remembers it.
  * - **At least once.** Only an outcome ends a delivery. If the handler throws, the worker dies or its lease expires,
  *   the delivery runs again as the same attempt. A worker whose lease has expired cannot record an outcome.
+ * - **Runs of received events.** If the worker dies, the run of a received event counts as an attempt without a record, since its
+ *   handlers may have killed the worker. A lease that expires while the worker lives need not count. A queue that counts none runs
+ *   such an event without an end.
  * - **One step.** An outcome and its attempt are recorded together: `find`, `list` and `attempts` never show one
  *   without the other.
  * - **Outcomes count attempts.** `retry` counts one; `defer` and a thrown error count none. A `defer` without a

@@ -3,15 +3,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
 import { Cluster, Redis } from 'ioredis';
-import type { ReceivedDelivery, WebhookQueue } from 'nestjs-webhook-token/ports';
+import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
 import { serverWarnings } from '../../lib/bullmq/redis-server.js';
 import { dropJobs } from '../fixtures/drop-jobs.mjs';
 import { describeContract } from '../fixtures/contract.js';
 import { runsAfterEndedPause, runsAfterReplacedLimit } from '../fixtures/replaced-limit.js';
+import { Gate } from '../fixtures/gate.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
-import { due } from '../postgres/deliveries.js';
+import { due, dueReceived } from '../postgres/deliveries.js';
 
 const queues: Queue[] = [];
 afterAll(async () => {
@@ -20,19 +21,6 @@ afterAll(async () => {
     await dropJobs('bullmq', { redis: urlOf('Redis'), name: queue.name });
   }
 });
-
-function receivedDelivery(id: string): ReceivedDelivery {
-  const claims = { iss: 'https://a.example', jti: id, iat: 1, exp: 2, webhook: { event: 'a' } };
-  const { endpointId: _, ...delivery } = due(id).delivery;
-  const received = {
-    receiver: 'shop',
-    claims,
-    method: 'POST',
-    profile: 'webhook-token',
-    bodyVerified: true,
-  } as const;
-  return { ...delivery, received };
-}
 
 function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   const queue = new Queue(name, {
@@ -291,14 +279,14 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     const { delivery, notBefore } = due('once');
     const limits = { concurrency: 1 };
     const item = { delivery: { ...delivery, orderingKey: 'key' }, notBefore, limits };
-    const received = receivedDelivery('received');
-    await queue.enqueue([item, { delivery: received, notBefore }]);
+    const received = dueReceived('received');
+    await queue.enqueue([item, received]);
     await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
     const statuses = async () =>
       (await queue.find(['once', 'received'])).map((record) => record?.status);
     while ((await statuses()).some((status) => status !== 'delivered')) await sleep(20);
     await queue.stop(Date.now() + 5_000);
-    await queue.erase({ eventId: received.eventId });
+    await queue.erase({ eventId: received.delivery.eventId });
     await queue.erase({ eventId: delivery.eventId });
     const client = (await bull.getBackend().client) as unknown as {
       keys(pattern: string): Promise<string[]>;
@@ -343,6 +331,38 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     expect(events.length).toBeGreaterThan(0);
     expect(JSON.stringify(events)).not.toContain('Jane');
     expect(left).toEqual([]);
+  });
+
+  it('counts the run of a received event whose process died', async () => {
+    const { name } = bullQueue();
+    const [dying, next] = [1, 2].map(() => new BullMqQueue(bullQueue(name), { lease: '5s' })) as [
+      BullMqQueue,
+      BullMqQueue,
+    ];
+    const gate = new Gate();
+    const started: string[] = [];
+    await dying.consume(async ({ id }) => {
+      started.push(id);
+      await gate.pass();
+      return { outcome: { type: 'delivered' } };
+    });
+    await dying.enqueue([dueReceived('received'), due('sent')]);
+    while (started.length < 2) await sleep(20);
+    await dying.stop(Date.now());
+    const runs = new Map<string, number>();
+    await next.consume(async ({ id }, attempt) => {
+      runs.set(id, attempt);
+      return { outcome: { type: 'retry', at: Date.now() + 3_600_000, reason: 'handler_failed' } };
+    });
+    const ids = ['received', 'sent'];
+    while (runs.size < 2 || (await next.find(ids)).some((record) => !record?.reason)) {
+      await sleep(50);
+    }
+
+    expect(Object.fromEntries(runs)).toEqual({ received: 2, sent: 1 });
+    expect(await next.find(ids)).toMatchObject([{ attempts: 2 }, { attempts: 1 }]);
+    await next.stop(Date.now() + 5_000);
+    gate.open();
   });
 
   it('lists no delivery whose job is gone, and lists one as what its job says', async () => {

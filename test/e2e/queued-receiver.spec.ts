@@ -4,7 +4,7 @@ import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
+import type { DeliveryHandler, DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   MemoryInboxStore,
@@ -75,6 +75,12 @@ class ScriptedQueue extends InProcessQueue {
   failure: Error | undefined;
   gate: Gate | undefined;
   damage = ({ delivery }: EnqueuedDelivery): EnqueuedDelivery['delivery'] => delivery;
+  /** Runs of each event whose processes died. */
+  died = 0;
+
+  override consume(handler: DeliveryHandler): void {
+    super.consume(async (delivery, attempt) => handler(delivery, attempt + this.died));
+  }
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
@@ -271,6 +277,40 @@ describe('a receiver that acknowledges before it handles', () => {
     expect(work.seen).toEqual([]);
     expect(deadLetters).toMatchObject([{ runs: 1, failureReason: 'handler_failed' }]);
     expect(receiver.logger.at('error').join('\n')).toMatch(/cannot be restored from its queue/);
+  });
+
+  it('lists an event as a dead letter whose last run has killed its process', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 2, jitter: 0 } });
+    queue.died = 2;
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+    const { deadLetters } = await inbox.deadLetters();
+    const attempts = await queue.attempts(deadLetters[0]!.id);
+    const entry = (await inbox.list()).entries[0];
+
+    expect(work.seen).toEqual([]);
+    expect(deadLetters).toMatchObject([{ runs: 2, failureReason: 'process_died' }]);
+    expect(attempts).toMatchObject([{ attempt: 2, reason: 'process_died' }]);
+    expect(entry).toMatchObject({ outcome: 'dead', runs: 2 });
+    expect(receiver.logger.at('warn').join('\n')).toMatch(
+      /dead letter.*process died in run 2 of 2.*WebhookInbox/,
+    );
+    queue.died = 0;
+    await inbox.retry([deadLetters[0]!.id]);
+    await clock.advance(0);
+    expect(work.seen).toMatchObject([{ run: 1 }]);
+  });
+
+  it('runs the last run of an event that survived the one before', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 2, jitter: 0 } });
+    queue.died = 1;
+    await head(receiver.origin, signed());
+    await clock.advance(0);
+
+    expect(work.seen).toMatchObject([{ run: 2 }]);
+    expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {

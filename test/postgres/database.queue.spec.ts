@@ -1,13 +1,15 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { Database, type RunStatement } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
 import type { QueueHost } from '../../lib/postgres/queue-connection.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { resolveDatabaseQueueOptions } from '../../lib/postgres/queue-options.js';
+import { Gate } from '../fixtures/gate.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
-import { due } from './deliveries.js';
+import { due, dueReceived } from './deliveries.js';
 
 const HOUR = 3_600_000;
 
@@ -106,5 +108,59 @@ describe('a queue that is stopped before it was opened', () => {
       process.off('unhandledRejection', note);
       await queue.stop(0);
     }
+  });
+});
+
+(await describeWith('PostgreSQL'))('a received event whose run has recorded no outcome', () => {
+  const database = new TestDatabase();
+  const { pool } = database;
+  afterAll(async () => database.close());
+
+  it('counts the run if its process died, unlike the attempt of a delivery', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    const options = { pool, schema: database.newSchema(), clock, notify: false };
+    const [dying, next] = [new PostgresQueue(options), new PostgresQueue(options)];
+    const started: string[] = [];
+    await dying.consume(async ({ id }) => {
+      started.push(id);
+      return new Promise(() => {});
+    });
+    await dying.enqueue([dueReceived('received'), due('sent')]);
+    await until(() => started.length === 2);
+    await dying.stop(0);
+    await clock.advance(60_000);
+    const runs = new Map<string, number>();
+    await next.consume(async ({ id }, attempt) => {
+      runs.set(id, attempt);
+      return { outcome: { type: 'defer', at: clock.now() + HOUR } };
+    });
+    await until(() => runs.size === 2);
+
+    expect(Object.fromEntries(runs)).toEqual({ received: 2, sent: 1 });
+    expect(await next.find(['received', 'sent'])).toMatchObject([{ attempts: 1 }, { attempts: 0 }]);
+    await next.stop(clock.now() + 5_000);
+  });
+
+  it('does not count the run if its process lives, and has lost its lease', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    const schema = database.newSchema();
+    const queue = new PostgresQueue({ pool, schema, clock, notify: false });
+    const runs: number[] = [];
+    const gate = new Gate();
+    await queue.consume(async (_, attempt) => {
+      if (runs.push(attempt) === 1) await gate.pass();
+      return { outcome: { type: 'retry', at: clock.now() + HOUR, reason: 'handler_failed' } };
+    });
+    await queue.enqueue([dueReceived('received')]);
+    await until(() => runs.length === 1);
+    await pool.query(`UPDATE ${schema}.delivery SET leased_until = '2000-01-01'`);
+    await queue.enqueue([dueReceived('other')]);
+    await until(async () => (await queue.find(['received']))[0]!.reason !== undefined);
+    await until(() => runs.length === 3);
+
+    expect(runs).toEqual([1, 1, 1]);
+    expect(await queue.find(['received'])).toMatchObject([{ attempts: 1 }]);
+    gate.open();
+    await queue.stop(clock.now() + 5_000);
   });
 });

@@ -1,4 +1,8 @@
-import type { OutgoingDelivery, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
+import type {
+  EnqueuedDelivery,
+  OutgoingDelivery,
+  ReceivedDelivery,
+} from 'nestjs-webhook-token/ports';
 
 /** A delivery that is due. */
 export function due(id: string, endpointId = 'crm'): EnqueuedDelivery<OutgoingDelivery> {
@@ -17,6 +21,20 @@ export function due(id: string, endpointId = 'crm'): EnqueuedDelivery<OutgoingDe
     },
     notBefore: Date.now(),
   };
+}
+
+/** A received event that is due. */
+export function dueReceived(id: string): EnqueuedDelivery<ReceivedDelivery> {
+  const { delivery, notBefore } = due(id);
+  const { endpointId: _, ...event } = delivery;
+  const received = {
+    receiver: 'shop',
+    claims: { iss: 'https://a.example', jti: id, iat: 1, exp: 2, webhook: { event: 'a' } },
+    method: 'POST',
+    profile: 'webhook-token',
+    bodyVerified: true,
+  } as const;
+  return { delivery: { ...event, received }, notBefore };
 }
 
 /** A destination whose URL contains every character that a parameter binding could corrupt. */

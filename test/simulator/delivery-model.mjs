@@ -61,13 +61,13 @@ export class DeliveryModel {
       'a delivery is recorded once',
       () => `${row.event_id} was recorded twice`,
     );
-    this.#deliveries.set(row.seq, { id: row.id, state: 'waiting', attempts: 0 });
+    this.#deliveries.set(row.seq, { id: row.id, state: 'waiting', attempts: 0, died: 0 });
   }
 
   /** A claim was not committed. */
   rollBack(row) {
     const delivery = this.#deliveries.get(row.seq);
-    delivery.state = delivery.before;
+    Object.assign(delivery, delivery.before);
   }
 
   stateOf(row) {
@@ -86,10 +86,22 @@ export class DeliveryModel {
       'a delivery takes the steps of the model',
       () => `${row.event_id} is ${from}: ${taken}`,
     );
+    if (step === 'claim') {
+      const { attempts, died } = delivery;
+      delivery.before = { state: from, attempts, died };
+    }
+    if (taken === 'reclaim' && (row.receiver ?? null) !== null) {
+      delivery.attempts++;
+      delivery.died++;
+    }
     if (taken === 'retry' || taken === 'deliver') delivery.attempts++;
     if (taken === 'die') delivery.attempts = row.attempts;
     if (taken === 'redeliver' && STATUS[from] === 'dead') delivery.attempts = 0;
-    if (step === 'claim') delivery.before = from;
+    if (to !== 'claimed') {
+      // A process that claims what it still runs has not died, so it does not count that run.
+      delivery.attempts -= Math.min(delivery.died, Math.max(0, delivery.attempts - row.attempts));
+      delivery.died = 0;
+    }
     delivery.state = to;
     simulation.check(
       row.attempts === delivery.attempts,

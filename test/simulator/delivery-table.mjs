@@ -295,13 +295,15 @@ export class DeliveryTable {
     const owner = this.owners.get(row.seq);
     const before = { ...row, owner };
     row.claim++;
+    // The process of a received event died in its run, which counts.
+    if ((row.receiver ?? null) !== null && row.leasedUntil > -Infinity) row.attempts++;
     row.leasedUntil = this.now + lease;
     this.owners.set(row.seq, process);
     row.lock = transaction;
     this.observer.claimed(row, before, process);
     transaction.onRollBack(() => {
-      const { claim, leasedUntil } = before;
-      Object.assign(row, { claim, leasedUntil });
+      const { claim, leasedUntil, attempts } = before;
+      Object.assign(row, { claim, leasedUntil, attempts });
       this.owners.set(row.seq, owner);
       this.observer.unclaimed(row);
     });

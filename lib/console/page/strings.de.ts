@@ -99,6 +99,7 @@ export const GERMAN: Messages = {
     aborted: 'vom Herunterfahren unterbrochen',
     handler_failed: 'ein Handler ist fehlgeschlagen',
     event_unhandled: 'kein Handler',
+    process_died: 'der Prozess ist abgestürzt',
   },
 
   chart: {

@@ -96,6 +96,7 @@ export const STRINGS = {
     aborted: 'interrupted by a shutdown',
     handler_failed: 'a handler failed',
     event_unhandled: 'no handler',
+    process_died: 'the process died',
   },
 
   chart: {

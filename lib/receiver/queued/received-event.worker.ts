@@ -43,6 +43,8 @@ class Unhandled extends Error {}
 /** The inbox's names for outcomes. */
 const SETTLED = { delivered: 'handled', retry: 'queued', dead: 'dead' } as const;
 
+const HOW_TO_RETRY = 'list and retry it with WebhookInbox';
+
 /** Milliseconds until a run is tried again, if the replay store is unavailable or another process holds the event. */
 const SOON = 5_000;
 /** Characters of an error that are stored with its run, as of the answers of endpoints. */
@@ -79,8 +81,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       await receiver.queued.queue.consume(async (delivery, run) => {
         const at = receiver.clock.now();
         const { outcome, error } = await this.run(receiver, delivery, run);
-        const attempt = attemptOf(outcome, error, { run, at, now: receiver.clock.now() });
-        if (outcome.type !== 'defer') this.inbox.settled(delivery.id, SETTLED[outcome.type], run);
+        const runs = outcome.type === 'dead' ? outcome.attempts : run;
+        const attempt = attemptOf(outcome, error, { run: runs, at, now: receiver.clock.now() });
+        if (outcome.type !== 'defer') this.inbox.settled(delivery.id, SETTLED[outcome.type], runs);
         for (const observe of runObservers) observe({ consumer: this, delivery, outcome, attempt });
         return { outcome, attempt };
       });
@@ -122,9 +125,14 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       this.log('error', stored, `cannot be restored from its queue: ${errorName(error)}`);
       return { outcome: this.retryOrDie(receiver, stored, 'handler_failed'), error };
     }
+    const hasDied = await this.diedInLastRun(receiver, delivery, run);
     const reservation = await this.reserve(receiver, delivery, event);
     if ('type' in reservation) return { outcome: reservation };
     const reception = new WebhookReception(event, reservation, receiver, NO_BODY, this.reporter);
+    if (hasDied) {
+      await reception.fail();
+      return { outcome: this.dieAfter(receiver, event, run - 1) };
+    }
     reception.stage = 'run';
     try {
       await reception.handle(async () => {
@@ -140,6 +148,30 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       }
     }
     return { outcome: { type: 'delivered' } };
+  }
+
+  /**
+   * Whether the process died in the last run of an event: its queue counted the run, and has no record of it. With a record, the event
+   * had more runs before the option `attempts` was lowered.
+   */
+  private async diedInLastRun(
+    { queued }: QueuedReceiver,
+    { id }: WebhookDelivery,
+    run: number,
+  ): Promise<boolean> {
+    if (run <= queued.retry.attempts) return false;
+    const attempts = await queued.queue.attempts(id);
+    return attempts.at(-1)?.attempt !== run - 1;
+  }
+
+  private dieAfter(
+    { queued }: QueuedReceiver,
+    event: RunningEvent,
+    attempts: number,
+  ): DeliveryOutcome {
+    const run = `in run ${attempts} of ${queued.retry.attempts}`;
+    this.log('warn', event, `is a dead letter now: the process died ${run}; ${HOW_TO_RETRY}`);
+    return { type: 'dead', reason: 'process_died', attempts };
   }
 
   /** @returns the reservation, or the outcome of a delivery that must not run now */
@@ -208,7 +240,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
       this.log(
         'warn',
         event,
-        `failed in all ${run} run(s) and is a dead letter now: list and retry it with WebhookInbox`,
+        `failed in all ${run} run(s) and is a dead letter now: ${HOW_TO_RETRY}`,
       );
       return { type: 'dead', reason, attempts: run };
     }
