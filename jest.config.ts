@@ -12,6 +12,8 @@ type Project = Exclude<NonNullable<Config['projects']>[number], string>;
 const E2E = ['e2e', 'cli', 'schematics'];
 const ENGINES = ['bullmq', 'postgres', 'redis'];
 const PROOFS = ['chaos', 'kill-rounds', 'clusters', 'fuzz', 'samples', 'simulator'];
+/** Tests of an application that installs the package: test/packaging/run.mjs runs them. */
+const PACKED = ['packaging'];
 /** A proof beside the tests of its folder: `*.proof.spec.ts`. */
 const PROOF_FILES = '/test/.+\\.proof\\.spec\\.ts$';
 
@@ -53,7 +55,7 @@ const config: Config = {
       ...shared,
       displayName: 'unit',
       testMatch: ['<rootDir>/test/**/*.spec.ts'],
-      testPathIgnorePatterns: [...ignored([...E2E, ...ENGINES, ...PROOFS]), PROOF_FILES],
+      testPathIgnorePatterns: [...ignored([...E2E, ...ENGINES, ...PROOFS, ...PACKED]), PROOF_FILES],
     },
     {
       ...shared,

@@ -115,7 +115,7 @@ describe('--sender', () => {
     const copy = await commandLine([...send, '--sender', 'stripe']);
 
     expect([first.code, copy.code]).toEqual([0, 0]);
-    expect(first.out).toMatch(/204 acknowledged \(/);
+    expect(first.out).toMatch(/200 acknowledged \(/);
     expect(first.out).not.toContain('Bearer');
     expect(copy.out).toMatch(/as a duplicate/);
     expect(receiver.app.get(Handlers).seen).toEqual([
