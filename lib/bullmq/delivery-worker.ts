@@ -1,5 +1,6 @@
 import { type ConnectionOptions, type Queue, Worker, type WorkerOptions } from 'bullmq';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
+import { isReadOnlyReplica } from '../redis/redis-failure.js';
 import type { DeliveredResult, DeliveryJob, DeliveryJobData } from './delivery-job.js';
 
 /** Milliseconds. */
@@ -160,7 +161,7 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     maxRetriesPerRequest: null,
     commandTimeout: undefined,
     // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
-    reconnectOnError: ({ message }: Error) => message.startsWith('READONLY'),
+    reconnectOnError: isReadOnlyReplica,
   };
   if (!isClient(connection)) {
     return { connection: { ...connection, ...settings }, release: () => {} };

@@ -55,9 +55,6 @@ export function isRedisOutage(cause: unknown): boolean {
   return reasonOf(cause) !== undefined;
 }
 
-/** Milliseconds between two reconnects from a replica: the address may go on leading to it. */
-export const RECONNECT_AFTER = 1_000;
-
 /** Whether the server has become a replica: it keeps its connections, which only new ones replace. */
 export function isReadOnlyReplica(cause: unknown): boolean {
   return /^READONLY\b/.test(String((cause as { message?: unknown } | null)?.message));

@@ -5,7 +5,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, duration, object, optional, rule } from '../options/rules.js';
 import type { WebhookStoreError } from '../errors/webhook.error.js';
-import { isReadOnlyReplica, RECONNECT_AFTER, redisFailure } from './redis-failure.js';
+import { isReadOnlyReplica, redisFailure } from './redis-failure.js';
 import { LostReservations } from '../replay/lost-reservations.js';
 import {
   ReplayStore,
@@ -25,6 +25,9 @@ import {
   RESERVE,
   type RedisScript,
 } from './redis-script.js';
+
+/** Milliseconds between two reconnects from a replica: the address may go on leading to it. */
+const RECONNECT_AFTER = 1_000;
 
 /** Keys and timeout of a {@link RedisReplayStore}. */
 export interface RedisReplayStoreOptions {
