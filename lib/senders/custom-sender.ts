@@ -4,17 +4,16 @@ import {
   WebhookStoreError,
 } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
-import { flag, func, list, object, optional, required } from '../options/rules.js';
+import { flag, func, object, optional, required } from '../options/rules.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { HEADER_NAME } from './option-rules.js';
+import { HEADER_NAMES } from './option-rules.js';
 import {
-  challengeParts,
   createSender,
   DECLARED,
+  declaredParts,
   type DeclaredSenderOptions,
   type Proof,
   SENDER,
-  type SenderMessage,
   type WebhookSender,
 } from './sender.js';
 
@@ -38,7 +37,7 @@ export interface CustomSenderOptions extends DeclaredSenderOptions {
   /** Whether `verify` covers the body; default `true`. With `false`, `event.bodyVerified` is `false`. */
   readonly bodyVerified?: boolean | undefined;
   /** The event's id; default: that of `verify`, else the digest of the body, so a second event with the same body is taken for a duplicate. */
-  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  readonly id?: DeclaredSenderOptions['id'];
   /** Headers to keep in `event.claims.headers`, in lower case. */
   readonly keptHeaders?: readonly string[] | undefined;
   /** Signs a test event as the sender would; required for `deliverWebhook(app, event, data, { sender })`. `now` is in milliseconds. */
@@ -61,8 +60,7 @@ const OPTIONS = object<CustomSenderOptions>()({
     ),
   ),
   bodyVerified: optional(flag, true),
-  id: optional(func<NonNullable<CustomSenderOptions['id']>>('({ headers, data }) => string')),
-  keptHeaders: optional(list(HEADER_NAME, "must be a list of names: ['x-shop']")),
+  keptHeaders: optional(HEADER_NAMES),
   sign: optional(
     func<NonNullable<CustomSenderOptions['sign']>>(
       '({ event, data, id, now }) => { headers, body }',
@@ -84,15 +82,9 @@ const OPTIONS = object<CustomSenderOptions>()({
  * @throws {@link WebhookConfigurationError}
  */
 export function customSender(options: CustomSenderOptions): WebhookSender {
-  const { verify, sign, events, challenge, ...form } = readOptions(
-    OPTIONS,
-    options,
-    'customSender',
-  );
+  const { verify, sign, ...form } = readOptions(OPTIONS, options, 'customSender');
   return createSender({
-    ...form,
-    split: events,
-    ...challengeParts(challenge),
+    ...declaredParts(form),
     present: [],
     hasCredentials: () => true,
     claim: () => ({}),

@@ -3,9 +3,7 @@ import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import {
   either,
-  func,
   isOptions,
-  list,
   object,
   oneOf,
   optional,
@@ -15,16 +13,15 @@ import {
   text,
 } from '../options/rules.js';
 import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
-import { HEADER_NAME, KEYS, SECRETS } from './option-rules.js';
+import { HEADER_NAME, HEADER_NAMES, KEYS, SECRETS } from './option-rules.js';
 import {
-  challengeParts,
   type ComposeTest,
   createSender,
   type Credentials,
   DECLARED,
+  declaredParts,
   type DeclaredSenderOptions,
   SENDER,
-  type SenderMessage,
   type SenderOptions,
   type SenderParts,
   type SignedTestMessage,
@@ -85,7 +82,7 @@ export interface HmacSenderOptions extends DeclaredSenderOptions {
    * The event's id. Only return one that the signature covers: a copy with another unsigned id would be handled again. Default: the
    * digest of the body, so a second event with the same body is taken for a duplicate.
    */
-  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  readonly id?: DeclaredSenderOptions['id'];
   /** Headers to keep in `event.claims.headers`, in lower case. No signature covers them. */
   readonly keptHeaders?: readonly string[] | undefined;
 }
@@ -147,8 +144,7 @@ const OPTIONS = object<HmacSenderOptions>()(
     ),
     timestamp: optional(TIMESTAMP),
     signed: optional(SIGNED),
-    id: optional(func<NonNullable<HmacSenderOptions['id']>>('({ headers, data }) => string')),
-    keptHeaders: optional(list(HEADER_NAME, "must be a list of names: ['x-shop']")),
+    keptHeaders: optional(HEADER_NAMES),
   },
   {
     across({ timestamp, signed = '{body}', signature }, at) {
@@ -187,13 +183,8 @@ const OPTIONS = object<HmacSenderOptions>()(
  * @throws {@link WebhookConfigurationError}
  */
 export function hmacSender(options: HmacSenderOptions): WebhookSender {
-  const { secret, events, challenge, tolerance, ...form } = readOptions(
-    OPTIONS,
-    options,
-    'hmacSender',
-  );
-  const parts = { ...form, split: events, ...challengeParts(challenge) };
-  return createHmacSender(parts, { secret, tolerance });
+  const { secret, tolerance, ...form } = readOptions(OPTIONS, options, 'hmacSender');
+  return createHmacSender(declaredParts(form), { secret, tolerance });
 }
 
 /**

@@ -3,7 +3,6 @@ import { WebhookPayloadError, WebhookTokenError } from '../errors/webhook.error.
 import type { Duration } from '../clock/duration.js';
 import { readOptions } from '../options/read-options.js';
 import {
-  func,
   isOptions,
   object,
   oneOf,
@@ -37,14 +36,13 @@ import {
 } from './jwt-keys.js';
 import { HEADER_NAME, NAMES } from './option-rules.js';
 import {
-  challengeParts,
   type ComposeTest,
   createSender,
   DECLARED,
+  declaredParts,
   type DeclaredSenderOptions,
   type Proof,
   SENDER,
-  type SenderMessage,
   type SenderParts,
   toleranceSeconds,
   type WebhookSender,
@@ -82,7 +80,7 @@ export interface JwtSenderOptions extends JwtKeyOptions, DeclaredSenderOptions {
   /** Seconds by which the sender's clock may differ, or a string such as `'60s'`; default 60. */
   readonly tolerance?: Duration | undefined;
   /** The event's id; default: `jti`, or the digest of a token that has none and covers the body, or the digest of the body. */
-  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  readonly id?: DeclaredSenderOptions['id'];
 }
 
 /** The form of a sender, apart from its keys. */
@@ -142,7 +140,6 @@ const OPTIONS = object<JwtSenderOptions>()({
     }),
   ),
   maxAge: optional(seconds),
-  id: optional(func<NonNullable<JwtSenderOptions['id']>>('({ data, claims }) => string')),
 });
 
 /**
@@ -163,16 +160,10 @@ const OPTIONS = object<JwtSenderOptions>()({
  */
 export function jwtSender(options: JwtSenderOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'jwtSender');
-  const { name, header, scheme, digest, event, id, issuer, audience, tolerance, maxAge } = read;
+  const { name, header, scheme, digest, event, id, events, challenge } = read;
+  const { issuer, audience, tolerance, maxAge } = read;
   return createJwtSender(resolveJwtKeys(read, 'jwtSender'), {
-    name,
-    header,
-    scheme,
-    digest,
-    event,
-    id,
-    split: read.events,
-    ...challengeParts(read.challenge),
+    ...declaredParts({ name, header, scheme, digest, event, id, events, challenge }),
     rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
   });
 }

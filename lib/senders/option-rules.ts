@@ -54,3 +54,5 @@ export const HEADER_NAME: Rule<string> = rule(
   (value) => typeof value === 'string' && /^[a-z0-9_-]+$/.test(value),
   "must be the name of a header in lower case, such as 'x-signature'",
 );
+
+export const HEADER_NAMES = list(HEADER_NAME, "must be a list of names: ['x-shop']");

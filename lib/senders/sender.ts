@@ -55,6 +55,7 @@ export interface DeclaredSenderOptions extends SenderOptions {
   /** The sender's name: `event.issuer` and `event.profile`. */
   readonly name: string;
   readonly event: NonNullable<SenderOptions['event']>;
+  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
   /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
   readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
   /**
@@ -237,11 +238,9 @@ export function createSender(parts: SenderParts): WebhookSender {
 
       async verify(incoming, { tokens, maxJsonMembers, ...rules }) {
         const { headers, method, target } = incoming;
-        const query = queryOf(target);
         const maxBodyBytes = Math.min(rules.maxBodyBytes, parts.maxBodyBytes ?? Infinity);
-        const isPreflight = preflight?.methods.some((one) => one === method);
-        const preflightAnswer = isPreflight
-          ? preflight!.answer({ method, headers, query })
+        const preflightAnswer = preflight?.methods.some((one) => one === method)
+          ? preflight.answer({ method, headers, query: queryOf(target) })
           : undefined;
         if (preflightAnswer !== undefined) return preflightAnswer;
         if (method !== 'POST') {
@@ -271,7 +270,7 @@ export function createSender(parts: SenderParts): WebhookSender {
         const { parse = parseSenderPayload } = parts;
         const content = proven.content ?? parse(body, { contentType }, maxJsonMembers);
         const message = { headers, data: content, claims: proven.token ?? {} };
-        const challenge = parts.challenge?.(message, credentials, query);
+        const challenge = parts.challenge?.(message, credentials, queryOf(target));
         if (challenge !== undefined) return challenge;
         return eventsOf(parts, {
           message,
@@ -324,11 +323,19 @@ export function createSender(parts: SenderParts): WebhookSender {
 const acknowledge: NonNullable<SenderParts['answer']> = ({ status }) =>
   status === 202 || status === 204 ? { status: 200 } : undefined;
 
-/** The parts of a sender that answer its checks of the URL. */
-export function challengeParts(
-  challenge: DeclaredSenderOptions['challenge'],
+/** The parts of a sender that its {@link DeclaredSenderOptions} describe, beside its other options. */
+export function declaredParts<Options extends Pick<DeclaredSenderOptions, 'events' | 'challenge'>>({
+  events,
+  challenge,
+  ...others
+}: Options): Omit<Options, 'events' | 'challenge'> &
+  Pick<SenderParts, 'split' | 'challenge' | 'preflight'> {
+  return { ...others, split: events, ...(challenge && challengeParts(challenge)) };
+}
+
+function challengeParts(
+  challenge: NonNullable<DeclaredSenderOptions['challenge']>,
 ): Pick<SenderParts, 'challenge' | 'preflight'> {
-  if (challenge === undefined) return {};
   const ask = (check: UrlCheck): SenderChallenge | undefined => {
     const answer = challenge(check);
     if (answer === undefined) return undefined;
@@ -405,9 +412,11 @@ export const SENDER = {
   tolerance: optional(toleranceSeconds, 300),
 };
 
+/** Options of every {@link DeclaredSenderOptions}. */
 export const DECLARED = {
   name: required(NAME),
   event: required(func<DeclaredSenderOptions['event']>('({ headers, data }) => string')),
+  id: optional(func<NonNullable<DeclaredSenderOptions['id']>>('({ headers, data }) => string')),
   events: optional(func<NonNullable<DeclaredSenderOptions['events']>>('({ data }) => list')),
   challenge: optional(
     func<NonNullable<DeclaredSenderOptions['challenge']>>(

@@ -35,12 +35,33 @@ export function signatureHeader(headers: RequestHeaders, name: string): string {
 /** Seconds or milliseconds since 1970, or ISO 8601. */
 export type TimeUnit = 's' | 'ms' | 'iso';
 
-const UNITS: Readonly<Record<TimeUnit, { readonly form: RegExp; readonly name: string }>> = {
-  s: { form: /^\d{1,11}$/, name: 'whole seconds since 1970' },
-  ms: { form: /^\d{1,14}$/, name: 'milliseconds since 1970' },
+interface TimeForm {
+  readonly name: string;
+  readonly form: RegExp;
+  /** @returns seconds since the epoch */
+  read(text: string): number;
+  /** @param now - milliseconds since the epoch */
+  write(now: number): string;
+}
+
+const UNITS: Readonly<Record<TimeUnit, TimeForm>> = {
+  s: {
+    name: 'whole seconds since 1970',
+    form: /^\d{1,11}$/,
+    read: Number,
+    write: (now) => String(Math.floor(now / 1_000)),
+  },
+  ms: {
+    name: 'milliseconds since 1970',
+    form: /^\d{1,14}$/,
+    read: (text) => Number(text) / 1_000,
+    write: String,
+  },
   iso: {
-    form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/,
     name: 'a time in ISO 8601 with a time zone',
+    form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/,
+    read: (text) => Date.parse(text) / 1_000,
+    write: (now) => new Date(now).toISOString(),
   },
 };
 
@@ -51,10 +72,10 @@ const UNITS: Readonly<Record<TimeUnit, { readonly form: RegExp; readonly name: s
  * @throws {@link WebhookSignatureError}
  */
 export function readTimestamp(text: string, unit: TimeUnit = 's'): number {
-  const { form, name } = UNITS[unit];
-  const read =
-    unit === 'iso' ? Date.parse(text) / 1_000 : Number(text) / (unit === 'ms' ? 1_000 : 1);
-  if (form.test(text) && Number.isFinite(read)) return Math.floor(read);
+  const { name, form, read } = UNITS[unit];
+  const seconds = read(text);
+  // A date may have the form and not exist.
+  if (form.test(text) && Number.isFinite(seconds)) return Math.floor(seconds);
   throw malformed(`the signed time is not ${name}`);
 }
 
@@ -66,8 +87,7 @@ export function claimedTime(text: string, unit: TimeUnit = 's'): number | undefi
 
 /** @param now - milliseconds since the epoch */
 export function writeTimestamp(now: number, unit: TimeUnit = 's'): string {
-  if (unit === 'iso') return new Date(now).toISOString();
-  return String(unit === 'ms' ? now : Math.floor(now / 1_000));
+  return UNITS[unit].write(now);
 }
 
 /** Each signature is compared with each key, so a request must not bring many. */

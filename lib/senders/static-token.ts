@@ -1,18 +1,17 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import { WebhookSignatureError } from '../errors/webhook.error.js';
 import { readOptions } from '../options/read-options.js';
-import { func, object, optional, required } from '../options/rules.js';
+import { object, optional, required } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
 import { isObject } from '../token/json.js';
 import { HEADER_NAME, HEADER_VALUES, NAME } from './option-rules.js';
 import {
-  challengeParts,
   type ComposeTest,
   createSender,
   DECLARED,
+  declaredParts,
   type DeclaredSenderOptions,
   SENDER,
-  type SenderMessage,
   type SenderOptions,
   type SenderParts,
   type WebhookSender,
@@ -33,7 +32,7 @@ export interface StaticTokenOptions
   /** The sender's name: `event.issuer` and `event.profile`; default `static-token`. */
   readonly name?: string | undefined;
   /** The event's id; default: the digest of the body. */
-  readonly id?: ((message: SenderMessage) => string | undefined) | undefined;
+  readonly id?: DeclaredSenderOptions['id'];
 }
 
 /** What differs from sender to sender. */
@@ -53,7 +52,6 @@ const OPTIONS = object<StaticTokenOptions>()({
   ...DECLARED,
   header: required(HEADER_NAME),
   name: optional(NAME, 'static-token'),
-  id: optional(func<NonNullable<StaticTokenOptions['id']>>('({ data }) => string')),
 });
 
 /**
@@ -72,8 +70,8 @@ const OPTIONS = object<StaticTokenOptions>()({
  * @throws {@link WebhookConfigurationError}
  */
 export function staticToken(options: StaticTokenOptions): WebhookSender {
-  const { value, events, challenge, ...form } = readOptions(OPTIONS, options, 'staticToken');
-  return createStaticSender({ ...form, split: events, ...challengeParts(challenge) }, value);
+  const { value, ...form } = readOptions(OPTIONS, options, 'staticToken');
+  return createStaticSender(declaredParts(form), value);
 }
 
 /**

@@ -28,26 +28,15 @@ const hmac = (key: string | Buffer, text: string, encoding: 'hex' | 'base64' | '
 
 const ed25519 = generateKeyPairSync('ed25519');
 const jwtKeys = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-const jwtOptions = {
-  ...named,
-  keys: [
-    {
-      kid: 'k1',
-      alg: 'ES256' as const,
-      key: jwtKeys.publicKey.export({ format: 'pem', type: 'spki' }),
-    },
-  ],
-  signingKey: {
-    kid: 'k1',
-    alg: 'ES256' as const,
-    key: jwtKeys.privateKey.export({ format: 'pem', type: 'pkcs8' }),
-  },
+const keyOf = (key: string | Buffer) => ({ kid: 'k1', alg: 'ES256' as const, key });
+const signing = {
+  keys: [keyOf(jwtKeys.publicKey.export({ format: 'pem', type: 'spki' }))],
+  signingKey: keyOf(jwtKeys.privateKey.export({ format: 'pem', type: 'pkcs8' })),
 };
 const google = {
   audience: 'https://shop.example/push',
   serviceAccount: 'push@shop.example',
-  keys: jwtOptions.keys,
-  signingKey: jwtOptions.signingKey,
+  ...signing,
 };
 
 /** As Discord signs: the time and the body, by Ed25519; PING must be answered. */
@@ -118,8 +107,8 @@ const SENDERS: Record<string, WebhookSender> = {
   }),
   github: github({ secret: SECRET }),
   stripe: stripe({ secret: SECRET }),
-  jwt: jwtSender({ ...jwtOptions, scheme: 'JWT' }),
-  raw: jwtSender({ ...jwtOptions, scheme: 'none' }),
+  jwt: jwtSender({ ...named, ...signing, scheme: 'JWT' }),
+  raw: jwtSender({ ...named, ...signing, scheme: 'none' }),
   google: googlePush(google),
   named: googlePush({ ...google, event: () => 'nightly.run' }),
   discord,
