@@ -2,7 +2,7 @@ import {
   Inject,
   Injectable,
   Logger,
-  type BeforeApplicationShutdown,
+  type OnModuleDestroy,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { parseRetryAfter } from '../clock/retry-after.js';
@@ -48,7 +48,7 @@ export interface PollStatus {
 
 /** Fetches the events of senders that wait to be asked. Every process does so; the replay store recognises what another one has. */
 @Injectable()
-export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShutdown {
+export class EventPoller implements OnApplicationBootstrap, OnModuleDestroy {
   private readonly streams: readonly PolledStream[];
 
   constructor(
@@ -71,7 +71,7 @@ export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShu
     for (const stream of this.streams) stream.start();
   }
 
-  async beforeApplicationShutdown(): Promise<void> {
+  async onModuleDestroy(): Promise<void> {
     const { clock, timeout } = this.shutdown;
     const stopped = Promise.all(this.streams.map(async (stream) => stream.stop()));
     await waitUntil(clock, clock.now() + timeout, stopped);

@@ -2,7 +2,7 @@ import {
   Inject,
   Injectable,
   Logger,
-  type BeforeApplicationShutdown,
+  type OnModuleDestroy,
   type OnApplicationBootstrap,
   type OnModuleInit,
   ValidationPipe,
@@ -27,9 +27,7 @@ export interface ReceiverShutdown {
 
 /** Starts the receivers with the application and drains them at shutdown. */
 @Injectable()
-export class ReceiverLifecycle
-  implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown
-{
+export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, OnModuleDestroy {
   private readonly logger = new Logger('WebhookModule');
 
   constructor(
@@ -62,7 +60,8 @@ export class ReceiverLifecycle
     this.mount.attach();
   }
 
-  async beforeApplicationShutdown(): Promise<void> {
+  /** In the first hook of a shutdown: the publisher stops in a later one, and running handlers may publish until they end. */
+  async onModuleDestroy(): Promise<void> {
     const { clock, timeout } = this.shutdown;
     let cancel = (): void => undefined;
     const deadline = new Promise<void>((resolve) => {

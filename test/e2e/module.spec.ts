@@ -16,15 +16,18 @@ import type { AddressInfo } from 'node:net';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import {
+  InProcessQueue,
   OnWebhookEvent,
   WebhookRoute,
   type WebhookEvent,
   WebhookVerifier,
   type WebhookModuleOptions,
   type WebhookOptionsFactory,
+  WebhookPublisher,
   WebhookModule,
 } from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
+import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import { RecordingLogger } from '../fixtures/recording-logger.js';
 import {
@@ -36,6 +39,7 @@ import {
   startApp,
   type StartedApp,
 } from '../fixtures/receiver-app.js';
+import { WireReceiver } from '../publisher/wire-receiver.js';
 
 const OTHER_SECRET = 'another-secret-of-sufficient-length';
 
@@ -249,6 +253,46 @@ describe.each(adapters)('the module on %s', (_, createAdapter) => {
     await closing;
     app = undefined;
   });
+
+  it.each(['handled', 'queued'] as const)(
+    'publishes what a handler does at shutdown, with acknowledge %s',
+    async (acknowledge) => {
+      const partner = await WireReceiver.start();
+      const gate = new Gate();
+      @Injectable()
+      class Chained {
+        constructor(private readonly publisher: WebhookPublisher) {}
+        @OnWebhookEvent('order.created')
+        async on(): Promise<void> {
+          await gate.pass();
+          await this.publisher.publish('order.accepted', { id: 1 });
+        }
+      }
+      const publisher = {
+        issuer: ISSUER,
+        secret: OTHER_SECRET,
+        endpoints: [{ id: 'partner', url: partner.url }],
+        allowHttp: true,
+        allowPrivateNetworks: true,
+      };
+      const queue = acknowledge === 'queued' ? new InProcessQueue() : undefined;
+      const options = { ...receiverOptions({ acknowledge, queue }), publisher };
+      const { origin } = keep(await startApp(createAdapter(), { options, providers: [Chained] }));
+      const answer = head(origin, signed());
+      await gate.reached;
+      const closing = app!.close();
+      await new Promise((turn) => setImmediate(turn));
+      gate.open();
+      await closing;
+      app = undefined;
+      await partner.stop();
+
+      expect((await answer).status).toBe(acknowledge === 'queued' ? 202 : 204);
+      expect(partner.requests.map(({ claims }) => claims.webhook.event)).toEqual([
+        'order.accepted',
+      ]);
+    },
+  );
 
   it("stops waiting at the deadline, and aborts the handler's signal", async () => {
     const clock = new TestClock();

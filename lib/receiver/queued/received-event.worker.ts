@@ -2,7 +2,7 @@ import {
   Inject,
   Injectable,
   Logger,
-  type BeforeApplicationShutdown,
+  type OnModuleDestroy,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import type {
@@ -59,7 +59,7 @@ const MUCH_LATER = 60_000;
  * lease, and it is still handled once.
  */
 @Injectable()
-export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplicationShutdown {
+export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDestroy {
   private readonly logger = new Logger('WebhookReceiver');
   private readonly abort = new AbortController();
   private readonly receivers: readonly QueuedReceiver[];
@@ -91,7 +91,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, BeforeApplic
   }
 
   /** Lets running handlers end and starts no more, in parallel with the drain of requests. */
-  async beforeApplicationShutdown(): Promise<void> {
+  async onModuleDestroy(): Promise<void> {
     const { clock, timeout } = this.shutdown;
     const deadline = clock.now() + timeout;
     await Promise.all(this.receivers.map(async (receiver) => this.stop(receiver, deadline)));
