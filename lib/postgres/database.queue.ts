@@ -17,8 +17,8 @@ import {
   queueStopped,
 } from '../queue/webhook-queue.js';
 import type { Row, RunStatement } from './database.js';
+import { deleteInBatches, type Query } from './connection.js';
 import { isOutage } from './database-failure.js';
-import { requireSameDatabase } from './database-identity.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
 import { DeliveryLimitTable } from './delivery-limit-table.js';
 import {
@@ -30,13 +30,13 @@ import {
   recordOf,
   storableText,
 } from './delivery-row.js';
-import { DeliveryStatements, type Query } from './delivery-statements.js';
+import { DeliveryStatements } from './delivery-statements.js';
 import { releaseNext } from './key-turns.js';
 import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { runInCall, runInTransaction } from './transactions/join-transaction.js';
+import { runInTransaction } from './transactions/join-transaction.js';
 import { servesAnother } from '../queue/queue-options.js';
 import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 
@@ -105,9 +105,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.requireRunning();
     if (tx !== undefined) return this.enqueueIn(tx, deliveries);
-    return this.connection.reporting(async () =>
-      this.connection.inTime(TIMEOUTS_PER_CALL, async () => this.groups.commitInGroup(deliveries)),
-    );
+    const commit = async (): Promise<readonly (DeliveryRecord | undefined)[]> =>
+      this.groups.commitInGroup(deliveries);
+    return this.connection.reporting(async () => this.connection.inTime(commit, TIMEOUTS_PER_CALL));
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
@@ -141,8 +141,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
     const known = await (tx === undefined
-      ? this.connection.reporting(async () => this.knownDeliveries(this.runStatement, ids))
-      : this.inTransaction(tx, async (run) => this.knownDeliveries(run, ids)));
+      ? this.knownDeliveries(this.runStatement, ids)
+      : this.connection.joining(tx, async (run) => this.knownDeliveries(run, ids), OWN_DATABASE));
     return ids.map((id) => known.get(id));
   }
 
@@ -150,17 +150,17 @@ export abstract class DatabaseQueue extends WebhookQueue {
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    const rows = await this.connection.search(this.lists.list(this.options.name, filter, page));
+    const rows = await this.connection.search(...this.lists.list(this.options.name, filter, page));
     return rows.map(listedDelivery);
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
-    const rows = await this.connection.search([this.lists.attempts, [this.options.name, id]]);
+    const rows = await this.connection.search(this.lists.attempts, [this.options.name, id]);
     return rows.map(attemptOf);
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    const rows = await this.connection.search(this.lists.counts(this.options.name, filter));
+    const rows = await this.connection.search(...this.lists.counts(this.options.name, filter));
     return rows.map(countsOf);
   }
 
@@ -168,9 +168,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.requireRunning();
     const channel = this.needsOthers ? this.channel : null;
     const values = [this.options.name, idList(ids), this.connection.now, channel];
-    const rows = await this.connection.reporting(async () =>
-      this.connection.query(this.statements.redeliver, values),
-    );
+    const rows = await this.connection.query(this.statements.redeliver, values);
     this.consumer?.wake();
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
@@ -178,14 +176,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async skip(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
-    const rows = await this.connection.reporting(async () => {
-      const skipped = await this.connection.query(this.statements.keys.skip, [
-        this.options.name,
-        idList(ids),
-      ]);
-      await this.releaseNext(skipped.map(({ seq }) => seq as string));
-      return skipped;
-    });
+    const values = [this.options.name, idList(ids)];
+    const rows = await this.connection.query(this.statements.keys.skip, values);
+    await this.releaseNext(rows.map(({ seq }) => seq as string));
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
   }
@@ -204,23 +197,16 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /** @param least - deleted rows of a batch after which another one follows */
   private async deleteAll(query: Query, least: number): Promise<number> {
-    let deleted = 0;
-    for (;;) {
-      const [row] = await this.connection.reporting(async () =>
-        this.connection.queryInIndexOrder(...query),
-      );
-      const gone = Number(row!['gone']);
-      deleted += gone;
-      if (gone < least) break;
-    }
-    await this.connection.search([this.upkeep.deleteEmptyCounts, [this.options.name]]);
+    const { connection } = this;
+    const deleted = await deleteInBatches(least, async () =>
+      connection.queryInIndexOrder(...query),
+    );
+    await connection.query(this.upkeep.deleteEmptyCounts, [this.options.name]);
     return deleted;
   }
 
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
-    await this.connection.reporting(async () =>
-      this.replaceLimits(new Map([[storableText(lane), limits]])),
-    );
+    await this.replaceLimits(new Map([[storableText(lane), limits]]));
   }
 
   override async flush(): Promise<void> {
@@ -241,7 +227,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /** @hidden */
   protected async open(): Promise<void> {
-    await this.connection.reporting(async () => this.connection.open());
+    await this.connection.open();
   }
 
   /** Records deliveries in a transaction of the caller. */
@@ -249,7 +235,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     tx: unknown,
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    return this.inTransaction(tx, async (run) => {
+    const record = async (run: RunStatement): Promise<readonly (DeliveryRecord | undefined)[]> => {
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
@@ -257,23 +243,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
       const { clock } = this.options;
       if (this.shared) await waitUntil(clock, clock.now() + TIME_TO_LIMIT, limits);
       return records;
-    });
-  }
-
-  /** Runs statements in a transaction of the caller, with a deadline for all of them. */
-  private async inTransaction<T>(tx: unknown, work: (run: RunStatement) => Promise<T>): Promise<T> {
-    const joined = this.host.join(tx);
-    const { own } = await this.connection.openInTransaction();
-    return this.connection.reporting(async () =>
-      runInCall(
-        () => joined,
-        async (call) => this.connection.inTime(1, call),
-        async (run) => {
-          await requireSameDatabase(tx as object, run, own, OWN_DATABASE);
-          return work(run);
-        },
-      ),
-    );
+    };
+    return this.connection.joining(tx, record, OWN_DATABASE);
   }
 
   /** Records deliveries in a commit of their own, and starts to attempt them. */

@@ -1,8 +1,7 @@
+import type { Query } from './connection.js';
 import { type KeyedParts, KeyStatements } from './key-statements.js';
 import { LimitStatements } from './limit-statements.js';
 import { HAS_WRITTEN, later, millisecondsOf, now, settingLockTimeout, timeOf } from './sql-text.js';
-
-export type Query = readonly [statement: string, values: readonly unknown[]];
 
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;

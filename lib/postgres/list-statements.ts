@@ -5,8 +5,9 @@ import {
   type DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
 import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
-import { COLUMNS, type Query } from './delivery-statements.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import type { Query } from './connection.js';
+import { COLUMNS } from './delivery-statements.js';
+import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
@@ -20,6 +21,15 @@ const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
   blocking: `status = 'dead' AND holds_key`,
 };
 
+const FILTER_COLUMNS = {
+  tenant: 'tenant',
+  endpointId: 'endpoint_id',
+  subject: 'subject',
+  receiver: 'receiver',
+  eventId: 'event_id',
+  event: 'event',
+} as const;
+
 export class ListStatements {
   constructor(private readonly schema: string) {}
 
@@ -32,23 +42,18 @@ ORDER BY started_at, claim`;
   }
 
   list(queue: string, filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
-    const values: unknown[] = [queue, limit];
-    const conditions = conditionsOf(filter, values);
-    if (after !== undefined) {
-      const at = timeOf(`$${values.push(after.createdAt)}`);
-      conditions.push(`(created_at, id) < (${at}, $${values.push(after.id)}::text COLLATE "C")`);
-    }
+    const where = conditionsOf(filter, queue, limit);
+    where.after(after && [after.createdAt, after.id], '(created_at, id)');
     return [
-      `SELECT ${COLUMNS} FROM ${this.schema}.delivery WHERE ${conditions.join(' AND ')}
+      `SELECT ${COLUMNS} FROM ${this.schema}.delivery${where.clause}
 ORDER BY created_at DESC, id DESC LIMIT $2::int`,
-      values,
+      where.values,
     ];
   }
 
   /** Reads only what is pending where times and steps allow: finished deliveries are counted. */
   counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf(filter, values).join(' AND ');
+    const { text: conditions, values } = conditionsOf(filter, queue);
     const stepOf = this.stepOf(filter.since ?? 0, step, values);
     const isCounted = [filter.since, filter.until, step].every(
       (time) => time === undefined || time % COUNT_GRAIN === 0,
@@ -105,26 +110,20 @@ FROM (
   }
 }
 
-/** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
-export function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
-    filter;
-  const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
-    [tenant, (parameter) => `tenant = ${parameter}::text`],
-    [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
-    [subject, (parameter) => `subject = ${parameter}::text`],
-    [receiver, (parameter) => `receiver = ${parameter}::text`],
-    [eventId, (parameter) => `event_id = ${parameter}::text`],
-    [event, (parameter) => `event = ${parameter}::text`],
-    [since, (parameter) => `created_at >= ${timeOf(parameter)}`],
-    [until, (parameter) => `created_at < ${timeOf(parameter)}`],
-  ];
-  return [
-    'queue = $1::text',
-    ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
-    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
-    ...asked
-      .filter(([value]) => value !== undefined)
-      .map(([value, condition]) => condition(`$${values.push(value)}`)),
-  ];
+/** The conditions of a filter; `$1` is the queue. @param values - the queue, and others that the statement has */
+export function conditionsOf(filter: DeliveryFilter, ...values: readonly unknown[]): Conditions {
+  const { status, keyState, since, until } = filter;
+  const conditions = new Conditions([...values]);
+  conditions.always('queue = $1::text');
+  if (status !== undefined) conditions.always(STATUS_CONDITIONS[status]);
+  if (keyState !== undefined) conditions.always(KEY_CONDITIONS[keyState]);
+  for (const [member, column] of Object.entries(FILTER_COLUMNS)) {
+    conditions.add(
+      filter[member as keyof typeof FILTER_COLUMNS],
+      (text) => `${column} = ${text}::text`,
+    );
+  }
+  conditions.add(since, (time) => `created_at >= ${timeOf(time)}`);
+  conditions.add(until, (time) => `created_at < ${timeOf(time)}`);
+  return conditions;
 }

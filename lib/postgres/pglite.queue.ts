@@ -4,7 +4,7 @@ import type { PGlite } from '@electric-sql/pglite';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { Database, type RunStatement } from './database.js';
+import { Database } from './database.js';
 import { DatabaseQueue } from './database.queue.js';
 import { EMBEDDED } from './database-failure.js';
 import type { QueueHost } from './queue-connection.js';
@@ -14,7 +14,6 @@ import {
   type DatabaseQueueOptions,
   resolveDatabaseQueueOptions,
 } from './queue-options.js';
-import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
 
 /** A PGlite in this process, shared with other queues of the directory. */
 class EmbeddedHost implements QueueHost {
@@ -22,7 +21,6 @@ class EmbeddedHost implements QueueHost {
   readonly schema = 'webhooks';
   readonly migrates = true;
   readonly server = EMBEDDED;
-  readonly join: (tx: unknown) => RunStatement = joinEmbeddedTransaction;
   private opened: EmbeddedDatabase | undefined;
 
   constructor(

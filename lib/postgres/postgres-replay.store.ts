@@ -11,12 +11,7 @@ import {
 import { object } from '../options/rules.js';
 import { replayTable } from './migrations/migration-steps.js';
 import type { PostgresClientSource, Row, RunStatement } from './database.js';
-import {
-  type PostgresStoreOptions,
-  STORE,
-  StoreConnection,
-  type StoreDescription,
-} from './store-connection.js';
+import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 import { HAS_WRITTEN } from './sql-text.js';
 import { runInTransaction } from './transactions/join-transaction.js';
 
@@ -30,12 +25,11 @@ export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-const OPTIONS = object<PostgresReplayStoreOptions>()(STORE);
-
-const DESCRIPTION: StoreDescription = {
+const DESCRIPTION = {
   name: 'PostgresReplayStore',
   subject: 'The replay store',
   timeout: 2_000,
+  options: object<PostgresReplayStoreOptions>()(STORE),
 };
 
 /** For the message about a transaction of another database. */
@@ -69,7 +63,7 @@ export class PostgresReplayStore extends ReplayStore {
    */
   constructor(client: PostgresClientSource, options?: PostgresReplayStoreOptions) {
     super();
-    this.connection = StoreConnection.read(DESCRIPTION, client, OPTIONS, options).connection;
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
     this.statements = new ReplayStatements(this.connection.schema);
     const release = async (reservation: ReplayReservation) => this.release(reservation);
     this.lost = new LostReservations(release, this.connection.clock);
@@ -138,7 +132,7 @@ export class PostgresReplayStore extends ReplayStore {
     const values = [claim.key, claim.tokenKey, owner];
     const commit = async (run: RunStatement): Promise<readonly Row[]> =>
       runInTransaction(run, statements.commitIn, values, (rows) => holds(rows, claim));
-    return holds(await connection.queryIn(tx, commit, OWN_DATABASE), claim);
+    return holds(await connection.joining(tx, commit, OWN_DATABASE), claim);
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {

@@ -1,6 +1,7 @@
 import { KEPT_UNUSED } from '../queue/key-order.js';
 import type { DeliveryFilter } from '../queue/webhook-queue.js';
-import { counting, IS_WAITING, type Query } from './delivery-statements.js';
+import type { Query } from './connection.js';
+import { counting, IS_WAITING } from './delivery-statements.js';
 import { conditionsOf } from './list-statements.js';
 import { countedAt, now } from './sql-text.js';
 
@@ -92,12 +93,9 @@ SELECT count(*)::int AS seen FROM old`;
 
   /** Deletes finished deliveries that were recorded before a time; see {@link UpkeepStatements.deleteOldest}. */
   prune(queue: string, before: number, tenant: string | undefined): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf({ until: before, tenant }, values);
-    return [
-      this.deleteOldest([...conditions, `status <> 'pending'`].join(' AND '), 'created_at, id'),
-      values,
-    ];
+    const conditions = conditionsOf({ until: before, tenant }, queue);
+    conditions.always(`status <> 'pending'`);
+    return [this.deleteOldest(conditions.text, 'created_at, id'), conditions.values];
   }
 
   /**
@@ -105,10 +103,9 @@ SELECT count(*)::int AS seen FROM old`;
    * {@link UpkeepStatements.deleteOldest}.
    */
   erase(queue: string, filter: DeliveryFilter, time: number | null): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf(filter, values);
-    conditions.push(`leased_until <= ${now(`$${values.push(time)}`)}`);
-    return [this.deleteOldest(conditions.join(' AND '), 'created_at, id'), values];
+    const conditions = conditionsOf(filter, queue);
+    conditions.add(time, (parameter) => `leased_until <= ${now(parameter)}`);
+    return [this.deleteOldest(conditions.text, 'created_at, id'), conditions.values];
   }
 
   /** Deletes deliveries that were delivered some milliseconds ago; see {@link UpkeepStatements.deleteOldest}. */

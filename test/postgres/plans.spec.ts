@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DeliveryFilter } from 'nestjs-webhook-token/ports';
-import { DeliveryStatements, type Query } from '../../lib/postgres/delivery-statements.js';
+import type { Query } from '../../lib/postgres/connection.js';
+import { DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
 import { ListStatements } from '../../lib/postgres/list-statements.js';
 import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';

@@ -1,11 +1,8 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
 import { Database } from '../../lib/postgres/database.js';
-import {
-  type ClaimRequest,
-  DeliveryStatements,
-  type Query,
-} from '../../lib/postgres/delivery-statements.js';
+import type { Query } from '../../lib/postgres/connection.js';
+import { type ClaimRequest, DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
 import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { PostgresQueue, type PostgresPool } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';

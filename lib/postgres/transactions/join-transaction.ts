@@ -50,7 +50,7 @@ export function joinEmbeddedTransaction(tx: unknown): RunStatement {
  * @param inTime - runs work until a deadline
  */
 export async function runInCall<T>(
-  join: () => RunStatement | Promise<RunStatement>,
+  join: () => Promise<RunStatement>,
   inTime: (work: () => Promise<T>) => Promise<T>,
   work: (run: RunStatement) => Promise<T>,
 ): Promise<T> {
