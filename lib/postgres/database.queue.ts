@@ -31,7 +31,7 @@ import {
   storableText,
 } from './delivery-row.js';
 import { DeliveryStatements } from './delivery-statements.js';
-import { releaseNext } from './key-turns.js';
+import { KeyTurns, lockingKeys } from './key-turns.js';
 import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
@@ -65,10 +65,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   private readonly connection: QueueConnection;
   private readonly statements: DeliveryStatements;
+  private readonly keys: KeyTurns;
   private readonly upkeep: UpkeepStatements;
   private readonly lists: ListStatements;
   private readonly groups: GroupCommit;
-  private readonly channel: string;
   private consumer: DeliveryConsumer | undefined;
   private isConsumed = false;
   private stopping = false;
@@ -86,10 +86,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
     // The connection string of its host holds a password.
     unprinted(this, `[${this.constructor.name} "${options.name}" in ${host.server}]`);
     this.shared = host.shared;
-    this.channel = `${host.schema}_deliveries`;
     this.connection = new QueueConnection(host, options);
     this.statements = new DeliveryStatements(host.schema);
-    this.limitTable = new DeliveryLimitTable(this.connection, this.statements.limits, options);
+    this.keys = new KeyTurns(this.connection);
+    this.limitTable = new DeliveryLimitTable(this.connection);
     this.upkeep = new UpkeepStatements(host.schema);
     this.lists = new ListStatements(host.schema);
     this.groups = new GroupCommit({
@@ -121,18 +121,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection, statements, limitTable: limits, upkeep, options, channel, host } = this;
-    const { server } = host;
-    this.consumer = new DeliveryConsumer({
-      connection,
-      statements,
-      limits,
-      upkeep,
-      options,
-      handler,
-      server,
-      channel,
-    });
+    const { connection, statements, keys, limitTable: limits } = this;
+    this.consumer = new DeliveryConsumer({ connection, statements, keys, limits, handler });
   }
 
   override async find(
@@ -166,7 +156,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
-    const channel = this.needsOthers ? this.channel : null;
+    const channel = this.needsOthers ? this.connection.channel : null;
     const values = [this.options.name, idList(ids), this.connection.now, channel];
     const rows = await this.connection.query(this.statements.redeliver, values);
     this.consumer?.wake();
@@ -176,8 +166,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async skip(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
-    const values = [this.options.name, idList(ids)];
-    const rows = await this.connection.query(this.statements.keys.skip, values);
+    const rows = await this.keys.skip(idList(ids));
     await this.releaseNext(rows.map(({ seq }) => seq as string));
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
@@ -288,9 +277,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
   private async releaseNext(seqs: readonly string[]): Promise<void> {
-    if (seqs.length === 0) return;
-    const { connection, statements, options } = this;
-    if (await releaseNext(connection, statements.keys, options, seqs)) this.consumer?.wake();
+    if (seqs.length > 0 && (await this.keys.releaseNext(seqs))) this.consumer?.wake();
   }
 
   /** Whether a new delivery may have to wait here while another process could attempt it. */
@@ -320,7 +307,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     const isKeyed = haveTurns(deliveries);
     const { given, payloads } = deliveryRows([...first.values()]);
-    const { keys, record, recordKeyed, recordLocked } = this.statements;
+    const { record, recordKeyed, recordLocked } = this.statements;
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
     const ownTimeout = how.waits ? null : SHORT_WAIT;
@@ -328,7 +315,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const hasRows = (found: readonly Row[]): boolean => found.length > 0;
     const runOnce: RunStatement = async (...query) =>
       isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);
-    if (isLocked) await runOnce(keys.lock, [name, given, lockTimeout, isJoined]);
+    if (isLocked)
+      await runOnce(lockingKeys(this.host.schema), [name, given, lockTimeout, isJoined]);
     const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
     const rows = await runOnce(statement, [
       name,
@@ -336,7 +324,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       this.connection.now,
       clock.now(),
       lockTimeout,
-      how.notifies ? this.channel : null,
+      how.notifies ? this.connection.channel : null,
       isJoined,
       payloads,
     ]);

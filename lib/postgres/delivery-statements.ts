@@ -1,6 +1,5 @@
 import type { Query } from './connection.js';
-import { type KeyedParts, KeyStatements } from './key-statements.js';
-import { LimitStatements } from './limit-statements.js';
+import { type KeyedParts, numbering } from './key-turns.js';
 import { HAS_WRITTEN, later, millisecondsOf, now, settingLockTimeout, timeOf } from './sql-text.js';
 
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
@@ -18,6 +17,16 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
+ * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
+ * condition and its indexes alone.
+ */
+export function isClaimable(schema: string, time: string): string {
+  return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
+      SELECT FROM ${schema}.delivery AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
+        AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
+}
+
+/**
  * The statements of a queue on its tables.
  *
  * `now` is a parameter: `null` for the clock of the server, which all processes share, or the time of a clock that the
@@ -27,13 +36,7 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
  * statistics were made, such as that of unfinished deliveries before a backlog.
  */
 export class DeliveryStatements {
-  readonly limits: LimitStatements;
-  readonly keys: KeyStatements;
-
-  constructor(private readonly schema: string) {
-    this.keys = new KeyStatements(schema);
-    this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
-  }
+  constructor(private readonly schema: string) {}
 
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRows`, `$3` now, `$4` time of this process, `$5` `lock_timeout` or `null`, `$6` channel
@@ -45,17 +48,17 @@ export class DeliveryStatements {
     return this.recording(PLAIN);
   }
 
-  /** As {@link record}, for rows of which some have an ordering key, after {@link KeyStatements.lock}. */
+  /** As {@link record}, for rows of which some have an ordering key, after {@link lockingKeys}. */
   get recordLocked(): string {
-    return this.recording({ ...this.keys.numbering(), onConflict: SKIP_KNOWN });
+    return this.recording({ ...numbering(this.schema), onConflict: SKIP_KNOWN });
   }
 
   /**
-   * As {@link recordLocked}, in a transaction of its own without {@link KeyStatements.lock}. Fails with SQLSTATE 23505 if another transaction
+   * As {@link recordLocked}, in a transaction of its own without {@link lockingKeys}. Fails with SQLSTATE 23505 if another transaction
    * records one of the ids at the same time: the number of that delivery would be missing.
    */
   get recordKeyed(): string {
-    return this.recording({ ...this.keys.numbering(), onConflict: '' });
+    return this.recording({ ...numbering(this.schema), onConflict: '' });
   }
 
   /** @param keyed - the parts of the statement that depend on ordering keys */
@@ -99,7 +102,7 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
    * an event that kills each process must not be run forever.
    *
    * Without a claimed delivery it returns one row with `due_in`, the milliseconds until the next one is due. With `checksLimits`, `limited_lanes` are
-   * those that were found to have limits: their deliveries are claimed by {@link LimitStatements.claim} from then on.
+   * those that were found to have limits: their deliveries are claimed by `DeliveryLimitTable.claim` from then on.
    */
   claim(
     queue: string,
@@ -126,7 +129,7 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
     ];
     const slots = `coalesce(($5::text::jsonb ->> lane)::int, $6::int)`;
     const conditions = [
-      this.isClaimable(now('$2')),
+      isClaimable(this.schema, now('$2')),
       `${slots} > 0`,
       // Without statistics, the condition of the index by due time would make the planner prefer it.
       lane === undefined ? 'NOT limited' : `lane = $${values.push(lane)}::text`,
@@ -167,21 +170,11 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
     ];
   }
 
-  /**
-   * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
-   * condition and its indexes alone.
-   */
-  private isClaimable(time: string): string {
-    return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
-      SELECT FROM ${this.schema}.delivery AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
-        AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
-  }
-
   /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
   get findDueLanes(): string {
     return `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.schema}.delivery AS delivery
-  WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
+  WHERE queue = $1::text AND delivery.lane = given.lane AND ${isClaimable(this.schema, now('$3'))}
   ORDER BY due_at, seq LIMIT 1
 ) AS due`;
   }
@@ -201,7 +194,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
   /**
    * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
    * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
-   * their keys, for {@link KeyStatements.releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
+   * their keys, for {@link KeyTurns.releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
    * record another one.
    */
   get settle(): string {

@@ -2,8 +2,7 @@ import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
 import { isOutage } from './database-failure.js';
 import type { QueueConnection } from './queue-connection.js';
-import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { DELETED_AT_ONCE, MERGED_AT_ONCE, type UpkeepStatements } from './upkeep-statements.js';
+import { DELETED_AT_ONCE, MERGED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
@@ -20,6 +19,7 @@ const FIRST_LIMIT: readonly string[] = [''];
  * misses, the next one makes up for. It starts when it is constructed.
  */
 export class QueueUpkeep {
+  private readonly statements: UpkeepStatements;
   private readonly timers: readonly CancelWake[];
   private hasEnded = false;
   /** The ends of the pages in which unused keys and limits were looked for last. */
@@ -29,11 +29,10 @@ export class QueueUpkeep {
   /** @param onFailure - called for each failure that is no outage */
   constructor(
     private readonly connection: QueueConnection,
-    private readonly statements: UpkeepStatements,
-    private readonly options: ResolvedDatabaseQueueOptions,
     onFailure: (error: unknown) => void,
   ) {
-    const { clock, keepDelivered, keepDead, keepPayloads } = options;
+    this.statements = new UpkeepStatements(connection.schema);
+    const { clock, keepDelivered, keepDead, keepPayloads } = connection.options;
     const reporting = async <T>(work: () => Promise<T>): Promise<T> => {
       try {
         return await work();
@@ -65,14 +64,14 @@ export class QueueUpkeep {
 
   /** @returns milliseconds until the next batch */
   private async mergeCounts(): Promise<number> {
-    const [row] = await this.connection.query(this.statements.merge, [this.options.name]);
+    const [row] = await this.connection.query(this.statements.merge, [this.connection.name]);
     if (Number(row!['emptied']) > 0) await this.deleteEmptyCounts();
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
   /** Deletes a batch. @returns whether there is more */
   private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<boolean> {
-    const query = this.statements[which](this.options.name, keep, this.connection.now);
+    const query = this.statements[which](this.connection.name, keep, this.connection.now);
     const [row] = await this.connection.queryInIndexOrder(...query);
     const gone = Number(row!['gone']);
     const hasMore = gone >= DELETED_AT_ONCE;
@@ -81,12 +80,12 @@ export class QueueUpkeep {
   }
 
   private async deleteEmptyCounts(): Promise<void> {
-    await this.connection.query(this.statements.deleteEmptyCounts, [this.options.name]);
+    await this.connection.query(this.statements.deleteEmptyCounts, [this.connection.name]);
   }
 
   /** Drops a batch of payloads. @returns whether there is more */
   private async dropPayloads(keep: number): Promise<boolean> {
-    const values = [this.options.name, this.connection.now, keep];
+    const values = [this.connection.name, this.connection.now, keep];
     const [row] = await this.connection.queryInIndexOrder(this.statements.dropPayloads, values);
     return Number(row!['seen']) >= DELETED_AT_ONCE;
   }
@@ -111,7 +110,7 @@ export class QueueUpkeep {
     after: readonly string[],
     first: readonly string[],
   ): Promise<readonly string[]> {
-    const values = [this.options.name, this.connection.now, ...after];
+    const values = [this.connection.name, this.connection.now, ...after];
     const [row] = await this.connection.queryInIndexOrder(statement, values);
     const { seen, lane, ordering_key: key } = row!;
     if (Number(seen) < DELETED_AT_ONCE) return first;

@@ -75,7 +75,7 @@ SELECT count(*)::int AS seen FROM old`;
 
   /**
    * As {@link deleteUnusedKeys}, for the limits of lanes without pending deliveries, without `$4`. A transaction that records one
-   * meanwhile may still see the limits: `LimitStatements.findLanes` finds its lane.
+   * meanwhile may still see the limits: `DeliveryLimitTable.findLanes` finds its lane.
    */
   get deleteUnusedLimits(): string {
     return this.deletingUnused(

@@ -3,6 +3,9 @@ import { SystemClock } from 'nestjs-webhook-token/ports';
 import { Database } from '../../lib/postgres/database.js';
 import type { Query } from '../../lib/postgres/connection.js';
 import { type ClaimRequest, DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
+import { KeyTurns } from '../../lib/postgres/key-turns.js';
+import { DeliveryLimitTable } from '../../lib/postgres/delivery-limit-table.js';
+import type { QueueConnection } from '../../lib/postgres/queue-connection.js';
 import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
 import { PostgresQueue, type PostgresPool } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
@@ -60,6 +63,18 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
     const explain = new Database(explaining, new SystemClock());
     const inOrder = async ([statement, values]: Query) =>
       explain.queryInIndexOrder(60_000, statement, values);
+    const connection = {
+      schema,
+      name: QUEUE,
+      now: null,
+      timeout: 1_000,
+      options: { lease: LEASE, pollInterval: 1_000 },
+      query: async (...query: Query) => explain.query(60_000, ...query),
+      queryInIndexOrder: async (...query: Query) => [
+        ...(await inOrder(query)),
+        { lanes: null, seq: null },
+      ],
+    } as unknown as QueueConnection;
     const claim = (
       change: Partial<ClaimRequest> & { readonly limit: number },
       now: number | null = null,
@@ -199,17 +214,12 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         50,
         async () => explain.query(60_000, statements.redeliver, [QUEUE, DEAD, null, null]),
       ],
-      [
-        'skips 50 deliveries',
-        50,
-        async () => explain.query(60_000, statements.keys.skip, [QUEUE, DEAD]),
-      ],
+      ['skips 50 deliveries', 50, async () => new KeyTurns(connection).skip(DEAD)],
       [
         'starts a delivery in a lane whose 50 others are running',
         50,
         async () => {
-          const lanes = JSON.stringify([{ lane: 'lane-1', slots: 1 }]);
-          return inOrder([statements.limits.claim, [QUEUE, null, LEASE, lanes, 1_000, 1_000]]);
+          return new DeliveryLimitTable(connection).claim([{ lane: 'lane-1', slots: 1 }]);
         },
       ],
       [
