@@ -4,7 +4,6 @@ import type { Database, Row, RunStatement } from './database.js';
 import { databaseFailure } from './database-failure.js';
 import { type OwnDatabase, requireSameDatabase } from './database-identity.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
-import { runInCall } from './transactions/join-transaction.js';
 
 /** A statement, and its values: strings, numbers, booleans and `null`, which every driver sends alike. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
@@ -67,15 +66,21 @@ export abstract class Connection {
     own?: Parameters<typeof requireSameDatabase>[3],
   ): Promise<T> {
     const opened = await this.openInTransaction();
+    // Once the call has ended, at its deadline, it runs no further statement, which could follow a rollback.
+    let hasEnded = false;
+    const join = async (): Promise<T> => {
+      const run = await opened.database.join(tx);
+      const runInTime: RunStatement = async (...query) => {
+        if (hasEnded) throw new Error('transaction is closed');
+        return run(...query);
+      };
+      if (own !== undefined) await requireSameDatabase(tx as object, runInTime, opened.own, own);
+      return work(runInTime);
+    };
     return this.reporting(async () =>
-      runInCall(
-        async () => opened.database.join(tx),
-        async (call) => this.inTime(call),
-        async (run) => {
-          if (own !== undefined) await requireSameDatabase(tx as object, run, opened.own, own);
-          return work(run);
-        },
-      ),
+      this.inTime(join).finally(() => {
+        hasEnded = true;
+      }),
     );
   }
 

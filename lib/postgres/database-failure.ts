@@ -1,5 +1,5 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import { hasMethods } from './transactions/transaction-adapters.js';
+import { hasMethods } from './transactions.js';
 
 const BROKEN = 'the connection was lost; retry';
 const ENDED = 'the transaction has ended; await everything inside it before it commits';

@@ -36,7 +36,7 @@ import { ListStatements } from './list-statements.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { runInTransaction } from './transactions/join-transaction.js';
+import { runInTransaction } from './transactions.js';
 import { servesAnother } from '../queue/queue-options.js';
 import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
 

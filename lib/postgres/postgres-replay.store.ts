@@ -13,7 +13,7 @@ import { replayTable } from './migrations/migration-steps.js';
 import type { PostgresClientSource, Row, RunStatement } from './database.js';
 import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 import { HAS_WRITTEN } from './sql-text.js';
-import { runInTransaction } from './transactions/join-transaction.js';
+import { runInTransaction } from './transactions.js';
 
 /** All optional. */
 export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
