@@ -7,7 +7,7 @@ import type {
   DeliveryFilter,
   DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
-import { INDEX_PENDING, type Turn, turnOf } from './key-order.js';
+import { INDEX_PENDING, type Turn, turnOf } from './key-turns.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Deliveries that one step of a repair reads, with their payloads. */

@@ -5,7 +5,7 @@ import { isLimited, RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
-import { type DeliveryJob, inState, jobIdOf } from './delivery-job.js';
+import { type DeliveryJob, inState, jobOf } from './delivery-job.js';
 import { ADMIT, ARE_PARKED, END, EXTEND, SET_LIMITS, UNPARK, WAKE } from './limit-scripts.js';
 import { ownKey, ScriptBatch } from './queue-script.js';
 
@@ -147,7 +147,7 @@ export class SharedLimits {
     ];
     const gone: string[] = [];
     for (const id of ids) {
-      const job = (await this.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+      const job = await jobOf(this.queue, id);
       if (job === undefined || job.finishedOn !== undefined) gone.push(id);
       else await inState(job, 'delayed', async () => job.promote());
     }

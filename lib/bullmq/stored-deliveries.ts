@@ -24,14 +24,14 @@ import {
   isDead,
   isDelivered,
   jobIdOf,
+  jobOf,
   newJobData,
   newRound,
   recordOf,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
 import { takesTurn } from '../queue/key-order.js';
-import { type KeyOrder, type Turn, turnOf } from './key-order.js';
-import { type KeyTurns, turnOfJob } from './key-turns.js';
+import { type KeyTurns, type Turn, turnOf, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 
 /** Deliveries that one check of the history looks at, of all and of the pending ones: operators watch these. */
@@ -52,7 +52,6 @@ interface StoredDeliveriesParts {
   readonly queue: Queue;
   readonly history: DeliveryHistory;
   readonly turns: FairTurns;
-  readonly order: KeyOrder;
   readonly keys: KeyTurns;
   readonly limits: SharedLimits;
   readonly clock: WebhookClock;
@@ -141,7 +140,7 @@ export class StoredDeliveries {
     areNew: boolean,
   ): Promise<Map<string, Place>> {
     const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
-    const places = await this.parts.order.enter(turns, areNew);
+    const places = await this.parts.keys.enter(turns, areNew);
     return new Map(
       turns.flatMap(({ id }, index) => (places[index] ? [[id, places[index]] as const] : [])),
     );
@@ -187,7 +186,7 @@ export class StoredDeliveries {
     const job = await this.job(id);
     const turn = job && turnOfJob(job);
     if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
-    await this.parts.order.open([turn]);
+    await this.parts.keys.open([turn]);
     await job!.updateData({ ...job!.data, holdsKey: false });
     return this.parts.keys.end(turn);
   }
@@ -203,12 +202,12 @@ export class StoredDeliveries {
 
   private async waitingForTurn(jobs: readonly DeliveryJob[]): Promise<ReadonlySet<string>> {
     const turns = jobs.flatMap((job) => turnOfJob(job) ?? []);
-    const flags = await this.parts.order.areWaiting(turns);
+    const flags = await this.parts.keys.areWaiting(turns);
     return new Set(turns.filter((_, index) => flags[index]).map(({ id }) => id));
   }
 
   private async job(id: string): Promise<DeliveryJob | undefined> {
-    return (await this.parts.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+    return jobOf(this.parts.queue, id);
   }
 
   async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
@@ -239,8 +238,8 @@ export class StoredDeliveries {
 
   /** Removes deliveries, which release their ordering keys. @returns how many; a job that runs is not removed */
   async remove(deliveries: readonly ListedDelivery['delivery'][]): Promise<number> {
-    const { queue, order, keys, history } = this.parts;
-    await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
+    const { queue, keys, history } = this.parts;
+    await keys.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
     // BullMQ answers the same for a job that another process has removed meanwhile.
@@ -366,7 +365,7 @@ export class StoredDeliveries {
   }
 }
 
-type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
+type Place = Exclude<Awaited<ReturnType<KeyTurns['enter']>>[number], undefined>;
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {
