@@ -14,7 +14,7 @@ import type {
 } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
 import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
-import type { DeliveryHistory } from './delivery-history.js';
+import { type DeliveryHistory, SETTLING } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -40,8 +40,6 @@ const CHECKED = { all: 200, pending: 500 };
 export const REMOVED = 1_000;
 /** Jobs that are read at once: each is read with its payload, which may be large. */
 const READ_AT_ONCE = 10;
-/** Milliseconds for which an entry of the history may be ahead of its job. */
-const SETTLING = 60_000;
 /** Deliveries that are listed in the time of one step. */
 const LONGEST_PAGE = 100;
 
@@ -250,9 +248,8 @@ export class StoredDeliveries {
   }
 
   private async repair(ids: readonly string[]): Promise<void> {
-    const now = this.parts.clock.now();
-    const read = async (some: readonly string[]) => this.read(some);
-    const left = await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    const { history, clock } = this.parts;
+    const left = await history.repair(ids, async (some) => this.read(some), clock.now());
     // An operator may have removed their jobs in a dashboard.
     for (const turn of left) await this.parts.keys.end(turn);
   }
@@ -307,17 +304,13 @@ export class StoredDeliveries {
     }
   }
 
-  private async checkNext(
-    part: keyof typeof CHECKED,
-    now: number,
-  ): Promise<Awaited<ReturnType<DeliveryHistory['check']>>> {
-    const { history, queue } = this.parts;
+  private async checkNext(part: keyof typeof CHECKED, now: number) {
+    const { history } = this.parts;
     const filter = part === 'pending' ? { status: part } : {};
     const page = { after: this.checkedTo[part], limit: CHECKED[part] };
     const { ids, next } = await history.list(filter, page);
     this.checkedTo[part] = next;
-    const stateOf = async (id: string) => queue.getJobState(jobIdOf(id));
-    return history.check(ids, stateOf, { now, settling: SETTLING });
+    return history.check(ids, now);
   }
 
   private newJob(
