@@ -17,7 +17,6 @@ import {
   queueStopped,
 } from '../queue/webhook-queue.js';
 import type { Row, RunStatement } from './database.js';
-import { deleteInBatches, type Query } from './connection.js';
 import { isOutage } from './database-failure.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
 import { DeliveryLimitTable } from './delivery-limit-table.js';
@@ -38,7 +37,7 @@ import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { runInTransaction } from './transactions.js';
 import { servesAnother } from '../queue/queue-options.js';
-import { DELETED_AT_ONCE, UpkeepStatements } from './upkeep-statements.js';
+import { QueueUpkeep } from './queue-upkeep.js';
 
 /** Milliseconds to close the database, even if the deadline of the shutdown has passed. */
 const TIME_TO_CLOSE = 2_000;
@@ -66,7 +65,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private readonly connection: QueueConnection;
   private readonly statements: DeliveryStatements;
   private readonly keys: KeyTurns;
-  private readonly upkeep: UpkeepStatements;
+  private readonly upkeep: QueueUpkeep;
   private readonly lists: ListStatements;
   private readonly groups: GroupCommit;
   private consumer: DeliveryConsumer | undefined;
@@ -90,7 +89,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.statements = new DeliveryStatements(host.schema);
     this.keys = new KeyTurns(this.connection);
     this.limitTable = new DeliveryLimitTable(this.connection);
-    this.upkeep = new UpkeepStatements(host.schema);
+    this.upkeep = new QueueUpkeep(this.connection);
     this.lists = new ListStatements(host.schema);
     this.groups = new GroupCommit({
       record: async (deliveries, how) => this.recordAndWake(deliveries, how),
@@ -121,8 +120,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection, statements, keys, limitTable: limits } = this;
-    this.consumer = new DeliveryConsumer({ connection, statements, keys, limits, handler });
+    const { connection, statements, keys, limitTable: limits, upkeep } = this;
+    this.consumer = new DeliveryConsumer({ connection, statements, keys, limits, upkeep, handler });
   }
 
   override async find(
@@ -159,7 +158,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const channel = this.needsOthers ? this.connection.channel : null;
     const values = [this.options.name, idList(ids), this.connection.now, channel];
     const rows = await this.connection.query(this.statements.redeliver, values);
-    this.consumer?.wake();
+    this.consumer?.loop.wake();
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
   }
@@ -176,22 +175,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    return this.deleteAll(this.upkeep.prune(this.options.name, before, tenant), DELETED_AT_ONCE);
+    return this.upkeep.prune(before, tenant);
   }
 
   override async erase(filter: DeliveryFilter): Promise<number> {
-    // Until nothing is left: rows that are being changed are skipped.
-    return this.deleteAll(this.upkeep.erase(this.options.name, filter, this.connection.now), 1);
-  }
-
-  /** @param least - deleted rows of a batch after which another one follows */
-  private async deleteAll(query: Query, least: number): Promise<number> {
-    const { connection } = this;
-    const deleted = await deleteInBatches(least, async () =>
-      connection.queryInIndexOrder(...query),
-    );
-    await connection.query(this.upkeep.deleteEmptyCounts, [this.options.name]);
-    return deleted;
+    return this.upkeep.erase(filter);
   }
 
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
@@ -205,9 +193,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
   override async stop(deadline: number): Promise<number> {
     this.stopping = true;
     const { clock } = this.options;
-    const idle = Promise.all([this.consumer?.stop(), this.groups.settled()]);
+    const idle = Promise.all([this.consumer?.loop.stop(), this.groups.settled()]);
     await waitUntil(clock, deadline, idle);
-    const left = this.consumer?.running ?? 0;
+    const left = this.consumer?.loop.running.length ?? 0;
     // An unavailable server must not delay the shutdown; its connections end with the process.
     const closed = this.connection.close(this.consumer?.end()).catch(() => {});
     await waitUntil(clock, Math.max(deadline, clock.now() + TIME_TO_CLOSE), closed);
@@ -248,7 +236,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       : this.insertDeliveries(this.runStatement, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
-    this.consumer?.wake(limitedLanes);
+    this.consumer?.loop.wake(limitedLanes);
     return records;
   }
 
@@ -271,18 +259,18 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private async replaceLimits(wanted: ReadonlyMap<string, DeliveryLimits>): Promise<void> {
     const now = this.options.clock.now();
     const changed = await this.limitTable.set(wanted);
-    this.consumer?.wake(changed);
+    this.consumer?.loop.wake(changed);
     for (const [lane, limits] of wanted) this.limits.add(lane, limits, now);
   }
 
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
   private async releaseNext(seqs: readonly string[]): Promise<void> {
-    if (seqs.length > 0 && (await this.keys.releaseNext(seqs))) this.consumer?.wake();
+    if (seqs.length > 0 && (await this.keys.releaseNext(seqs))) this.consumer?.loop.wake();
   }
 
   /** Whether a new delivery may have to wait here while another process could attempt it. */
   private get needsOthers(): boolean {
-    return this.options.notify && this.shared && this.consumer?.hasFreeSlot !== true;
+    return this.options.notify && this.shared && this.consumer?.loop.hasFreeSlot !== true;
   }
 
   /**

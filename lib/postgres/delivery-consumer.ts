@@ -18,28 +18,28 @@ import { LimitedLanes } from './limited-lanes.js';
 import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueConnection } from './queue-connection.js';
 import { QueueNotifications } from './queue-notifications.js';
-import { QueueUpkeep } from './queue-upkeep.js';
+import type { QueueUpkeep } from './queue-upkeep.js';
 
 interface DeliveryConsumerParts {
   readonly connection: QueueConnection;
   readonly statements: DeliveryStatements;
   readonly keys: KeyTurns;
   readonly limits: DeliveryLimitTable;
+  readonly upkeep: QueueUpkeep;
   readonly handler: DeliveryHandler;
 }
 
 /** Attempts the due deliveries of a queue, and keeps it in order. It starts when it is constructed. */
 export class DeliveryConsumer {
-  private readonly loop: ClaimLoop;
+  readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;
-  private readonly upkeep: QueueUpkeep;
   private readonly notifications: QueueNotifications | undefined;
   private readonly timers: readonly CancelWake[];
   /** Deliveries whose handlers run, by key of their rows. */
   private readonly handling = new Map<string, ClaimedDelivery>();
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { connection, keys, limits } = parts;
+    const { connection, keys, limits, upkeep } = parts;
     const { options, server } = connection;
     const { clock, lease, notify } = options;
     this.outcomes = new OutcomeWriter({
@@ -62,31 +62,14 @@ export class DeliveryConsumer {
       onLimitedFailure: (error) =>
         warnOfOutage(error, server, 'Deliveries to endpoints with limits wait'),
     });
-    this.upkeep = new QueueUpkeep(
-      connection,
-      warnOnce(server, 'Counts are not merged, or old deliveries not deleted'),
-    );
     this.timers = [
       keys.search(() => this.loop.wake()),
+      upkeep.start(warnOnce(server, 'Counts are not merged, or old deliveries not deleted')),
       // Not awaited: a renewal that hangs must not delay the next one.
       repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
     ];
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
-  }
-
-  /** How many deliveries are being attempted. */
-  get running(): number {
-    return this.loop.running.length;
-  }
-
-  get hasFreeSlot(): boolean {
-    return this.loop.hasFreeSlot;
-  }
-
-  /** Looks for due deliveries now, also in these limited lanes. */
-  wake(limitedLanes: readonly string[] = []): void {
-    this.loop.wake(limitedLanes);
   }
 
   /** Attempts deliveries until none is due or running. */
@@ -95,15 +78,9 @@ export class DeliveryConsumer {
     await this.loop.drain();
   }
 
-  /** Starts no more attempts; resolves when none is running. */
-  async stop(): Promise<void> {
-    await this.loop.stop();
-  }
-
   /** Ends everything; the leases of running deliveries expire. */
   async end(): Promise<void> {
     for (const cancel of this.timers) cancel();
-    this.upkeep.end();
     await Promise.all([this.outcomes.close(), this.notifications?.stop()]);
   }
 

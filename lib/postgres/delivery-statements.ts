@@ -306,7 +306,7 @@ function skew(nowParameter: string, ownParameter: string): string {
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
-/** Records that the finished ones of some rows are more, or fewer; {@link UpkeepStatements.merge} adds it to the counts. */
+/** Records that the finished ones of some rows are more, or fewer; `QueueUpkeep.mergeCounts` adds it to the counts. */
 export function counting(schema: string, rows: string, change: 1 | -1): string {
   return `INSERT INTO ${schema}.delivery_change (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
 SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,

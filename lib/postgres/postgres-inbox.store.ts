@@ -187,13 +187,8 @@ function rowOf(entry: InboxEntry): object {
     entry;
   const { headers, payload, explanation, ...details } = rest;
   const base64 = payload && Buffer.from(payload.bytes).toString('base64');
-  const content: StoredContent = {
-    ...(headers !== undefined && { headers }),
-    ...(payload !== undefined && {
-      payload: { contentType: payload.contentType, base64: base64! },
-    }),
-    ...(explanation !== undefined && { explanation }),
-  };
+  const stored = payload && { contentType: payload.contentType, base64: base64! };
+  const content = JSON.stringify({ headers, payload: stored, explanation });
   return {
     id,
     at,
@@ -207,7 +202,7 @@ function rowOf(entry: InboxEntry): object {
     delivery_id: deliveryId,
     // JSON inside a JSON string: a path or a header may contain characters that PostgreSQL refuses, and are escaped this way.
     details: JSON.stringify(details),
-    content: Object.keys(content).length === 0 ? null : JSON.stringify(content),
+    content: content === '{}' ? null : content,
   };
 }
 

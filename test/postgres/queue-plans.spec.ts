@@ -6,7 +6,7 @@ import { type ClaimRequest, DeliveryStatements } from '../../lib/postgres/delive
 import { KeyTurns } from '../../lib/postgres/key-turns.js';
 import { DeliveryLimitTable } from '../../lib/postgres/delivery-limit-table.js';
 import type { QueueConnection } from '../../lib/postgres/queue-connection.js';
-import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
+import { QueueUpkeep } from '../../lib/postgres/queue-upkeep.js';
 import { PostgresQueue, type PostgresPool } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase } from './database.js';
@@ -39,7 +39,6 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
     const database = new TestDatabase();
     const schema = database.newSchema();
     const statements = new DeliveryStatements(schema);
-    const upkeep = new UpkeepStatements(schema);
     /** Runs the statement of a queue under EXPLAIN ANALYZE, with the settings of the queue, and reverts its changes. */
     let rowsRead = 0;
     const explaining: PostgresPool = {
@@ -54,7 +53,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
               `EXPLAIN (ANALYZE, FORMAT JSON) ${text}`,
               values,
             );
-            rowsRead = mostRowsRead(rows[0]!['QUERY PLAN'][0]!.Plan);
+            rowsRead = Math.max(rowsRead, mostRowsRead(rows[0]!['QUERY PLAN'][0]!.Plan));
             return { rows: [] };
           },
         });
@@ -72,9 +71,10 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       query: async (...query: Query) => explain.query(60_000, ...query),
       queryInIndexOrder: async (...query: Query) => [
         ...(await inOrder(query)),
-        { lanes: null, seq: null },
+        { lanes: null, seq: null, gone: 0, seen: 0 },
       ],
     } as unknown as QueueConnection;
+    const upkeep = new QueueUpkeep(connection);
     const claim = (
       change: Partial<ClaimRequest> & { readonly limit: number },
       now: number | null = null,
@@ -225,27 +225,27 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       [
         'deletes 1,000 deliveries past their retention',
         1_000,
-        async () => inOrder(upkeep.deleteDelivered(QUEUE, 1_000, null)),
+        async () => upkeep.deleteDelivered(1_000),
       ],
       [
         'drops 1,000 payloads behind those that are dropped',
         1_000,
-        async () => inOrder([upkeep.dropPayloads, [QUEUE, null, 1_000]]),
+        async () => upkeep.dropPayloads(1_000),
       ],
       [
         'erases 100 deliveries of a subject',
         100,
-        async () => inOrder(upkeep.erase(QUEUE, { subject: 'customer-1' }, null)),
+        async () => upkeep.erase({ subject: 'customer-1' }),
       ],
       [
         'looks for unused ones among 1,000 keys',
         1_000,
-        async () => inOrder([upkeep.deleteUnusedKeys, [QUEUE, null, 'lane', 'key-5']]),
+        async () => upkeep.deleteUnusedKeys(['lane', 'key-5']),
       ],
       [
         'looks for unused ones among 1,000 limits',
         1_000,
-        async () => inOrder([upkeep.deleteUnusedLimits, [QUEUE, null, 'lane-5']]),
+        async () => upkeep.deleteUnusedLimits(['lane-5']),
       ],
     ])('%s by reading at most the rows it needs', async (_, rows, ask) => {
       rowsRead = 0;
