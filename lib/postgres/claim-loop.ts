@@ -1,17 +1,9 @@
 import { AsyncResource } from 'node:async_hooks';
 import { type CancelWake, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
-import type { ClaimRequest } from './delivery-statements.js';
+import type { ClaimRequest, ClaimResult } from './delivery-table.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
 import type { LimitedLanes } from './limited-lanes.js';
-
-export interface ClaimResult {
-  readonly claimed: readonly ClaimedDelivery[];
-  /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
-  readonly dueIn?: number | undefined;
-  /** Lanes that were found to have limits. */
-  readonly limitedLanes?: readonly string[] | undefined;
-}
 
 interface ClaimLoopParts {
   readonly limited: LimitedLanes;

@@ -1,7 +1,5 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
-import { pendingRecord } from '../queue/delivery-list.js';
-import { takesTurn } from '../queue/key-order.js';
 import { RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
@@ -16,26 +14,17 @@ import {
   type EnqueueOptions,
   queueStopped,
 } from '../queue/webhook-queue.js';
-import type { Row, RunStatement } from './database.js';
+import type { RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
 import { DeliveryConsumer } from './delivery-consumer.js';
 import { DeliveryLimitTable } from './delivery-limit-table.js';
-import {
-  attemptOf,
-  countsOf,
-  deliveryRows,
-  laneColumn,
-  listedDelivery,
-  recordOf,
-  storableText,
-} from './delivery-row.js';
-import { DeliveryStatements } from './delivery-statements.js';
-import { KeyTurns, lockingKeys } from './key-turns.js';
-import { ListStatements } from './list-statements.js';
+import { DeliveryLists } from './delivery-lists.js';
+import { laneColumn, storableText } from './delivery-row.js';
+import { DeliveryTable, haveTurns } from './delivery-table.js';
+import { KeyTurns } from './key-turns.js';
 import { GroupCommit } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { runInTransaction } from './transactions.js';
 import { servesAnother } from '../queue/queue-options.js';
 import { QueueUpkeep } from './queue-upkeep.js';
 
@@ -43,9 +32,6 @@ import { QueueUpkeep } from './queue-upkeep.js';
 const TIME_TO_CLOSE = 2_000;
 /** `enqueue` fails after so many timeouts: it may wait for other calls, for a connection and for its statement. */
 const TIMEOUTS_PER_CALL = 3;
-
-/** `lock_timeout` of a commit that several calls share: if one of them has to wait, each gets a commit of its own. */
-const SHORT_WAIT = '1s';
 
 /** Milliseconds that a call in a transaction waits until limits are set: the transaction may have the last connection of the pool. */
 const TIME_TO_LIMIT = 200;
@@ -63,10 +49,10 @@ export abstract class DatabaseQueue extends WebhookQueue {
   override readonly transactional = true;
 
   private readonly connection: QueueConnection;
-  private readonly statements: DeliveryStatements;
+  private readonly table: DeliveryTable;
   private readonly keys: KeyTurns;
   private readonly upkeep: QueueUpkeep;
-  private readonly lists: ListStatements;
+  private readonly lists: DeliveryLists;
   private readonly groups: GroupCommit;
   private consumer: DeliveryConsumer | undefined;
   private isConsumed = false;
@@ -78,7 +64,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   /** @hidden */
   protected constructor(
-    private readonly host: QueueHost,
+    host: QueueHost,
     private readonly options: ResolvedDatabaseQueueOptions,
   ) {
     super();
@@ -86,11 +72,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
     unprinted(this, `[${this.constructor.name} "${options.name}" in ${host.server}]`);
     this.shared = host.shared;
     this.connection = new QueueConnection(host, options);
-    this.statements = new DeliveryStatements(host.schema);
+    this.table = new DeliveryTable(this.connection);
     this.keys = new KeyTurns(this.connection);
     this.limitTable = new DeliveryLimitTable(this.connection);
     this.upkeep = new QueueUpkeep(this.connection);
-    this.lists = new ListStatements(host.schema);
+    this.lists = new DeliveryLists(this.connection);
     this.groups = new GroupCommit({
       record: async (deliveries, how) => this.recordAndWake(deliveries, how),
       isOutage,
@@ -120,8 +106,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     }
     // An application may shut down while it starts.
     if (this.stopping) return;
-    const { connection, statements, keys, limitTable: limits, upkeep } = this;
-    this.consumer = new DeliveryConsumer({ connection, statements, keys, limits, upkeep, handler });
+    const { connection, table, keys, limitTable: limits, upkeep } = this;
+    this.consumer = new DeliveryConsumer({ connection, table, keys, limits, upkeep, handler });
   }
 
   override async find(
@@ -130,8 +116,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
     const known = await (tx === undefined
-      ? this.knownDeliveries(this.runStatement, ids)
-      : this.connection.joining(tx, async (run) => this.knownDeliveries(run, ids), OWN_DATABASE));
+      ? this.table.find(this.runStatement, ids)
+      : this.connection.joining(tx, async (run) => this.table.find(run, ids), OWN_DATABASE));
     return ids.map((id) => known.get(id));
   }
 
@@ -139,25 +125,20 @@ export abstract class DatabaseQueue extends WebhookQueue {
     filter: DeliveryFilter,
     page: DeliveryPageRequest,
   ): Promise<readonly ListedDelivery[]> {
-    const rows = await this.connection.search(...this.lists.list(this.options.name, filter, page));
-    return rows.map(listedDelivery);
+    return this.lists.list(filter, page);
   }
 
   override async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
-    const rows = await this.connection.search(this.lists.attempts, [this.options.name, id]);
-    return rows.map(attemptOf);
+    return this.lists.attempts(id);
   }
 
   override async counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    const rows = await this.connection.search(...this.lists.counts(this.options.name, filter));
-    return rows.map(countsOf);
+    return this.lists.counts(filter);
   }
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
-    const channel = this.needsOthers ? this.connection.channel : null;
-    const values = [this.options.name, idList(ids), this.connection.now, channel];
-    const rows = await this.connection.query(this.statements.redeliver, values);
+    const rows = await this.table.redeliver(ids, this.needsOthers);
     this.consumer?.loop.wake();
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
@@ -165,7 +146,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async skip(ids: readonly string[]): Promise<readonly string[]> {
     this.requireRunning();
-    const rows = await this.keys.skip(idList(ids));
+    const rows = await this.keys.skip(ids);
     await this.releaseNext(rows.map(({ seq }) => seq as string));
     const changed = new Set(rows.map(({ id }) => id));
     return [...new Set(ids)].filter((id) => changed.has(id));
@@ -216,7 +197,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
-      const { records } = await this.insertDeliveries(run, deliveries, how);
+      const { records } = await this.table.record(run, deliveries, how);
       const { clock } = this.options;
       if (this.shared) await waitUntil(clock, clock.now() + TIME_TO_LIMIT, limits);
       return records;
@@ -232,8 +213,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const how = { notifies: this.needsOthers, waits };
     await this.setLimits(deliveries);
     const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
-      ? this.connection.transaction(async (run) => this.insertDeliveries(run, deliveries, how))
-      : this.insertDeliveries(this.runStatement, deliveries, how));
+      ? this.connection.transaction(async (run) => this.table.record(run, deliveries, how))
+      : this.table.record(this.runStatement, deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.loop.wake(limitedLanes);
@@ -273,95 +254,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
     return this.options.notify && this.shared && this.consumer?.loop.hasFreeSlot !== true;
   }
 
-  /**
-   * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03; `isJoined`: in a
-   *   transaction of the caller
-   * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
-   */
-  private async insertDeliveries(
-    run: RunStatement,
-    deliveries: readonly EnqueuedDelivery[],
-    how: { readonly notifies: boolean; readonly waits: boolean; readonly isJoined?: boolean },
-  ): Promise<{
-    readonly records: readonly (DeliveryRecord | undefined)[];
-    readonly held: readonly string[];
-    readonly limitedLanes: readonly string[];
-  }> {
-    if (deliveries.length === 0) return { records: [], held: [], limitedLanes: [] };
-    const { clock, name } = this.options;
-    const first = new Map<string, EnqueuedDelivery>();
-    for (const item of deliveries) {
-      if (!first.has(item.delivery.id)) first.set(item.delivery.id, item);
-    }
-    const isKeyed = haveTurns(deliveries);
-    const { given, payloads } = deliveryRows([...first.values()]);
-    const { record, recordKeyed, recordLocked } = this.statements;
-    const isLocked = isKeyed && how.waits;
-    const { isJoined = false } = how;
-    const ownTimeout = how.waits ? null : SHORT_WAIT;
-    const lockTimeout = isJoined ? this.connection.lockTimeout : ownTimeout;
-    const hasRows = (found: readonly Row[]): boolean => found.length > 0;
-    const runOnce: RunStatement = async (...query) =>
-      isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);
-    if (isLocked)
-      await runOnce(lockingKeys(this.host.schema), [name, given, lockTimeout, isJoined]);
-    const statement = isLocked ? recordLocked : isKeyed ? recordKeyed : record;
-    const rows = await runOnce(statement, [
-      name,
-      given,
-      this.connection.now,
-      clock.now(),
-      lockTimeout,
-      how.notifies ? this.connection.channel : null,
-      isJoined,
-      payloads,
-    ]);
-    if (!hasRows(rows)) throw new Error('transaction is closed');
-    const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));
-    const known = new Map(
-      rows.filter(({ id }) => id !== null).map((row) => [row['id'] as string, recordOf(row)]),
-    );
-    const unseen = [...first.keys()].filter((id) => !fresh.has(id) && !known.has(id));
-    // Another transaction has committed them after the snapshot of the statement.
-    if (unseen.length > 0) {
-      for (const [id, record] of await this.knownDeliveries(run, unseen)) known.set(id, record);
-    }
-    const records = deliveries.map(({ delivery: { id } }) => {
-      // The first of several with the same id was recorded.
-      if (fresh.delete(id)) return undefined;
-      // A caller's transaction with an old snapshot does not see the delivery that its insert conflicted with.
-      return known.get(id) ?? pendingRecord(first.get(id)!);
-    });
-    const held = rows.filter((row) => row['recorded_held'] === true);
-    const limited = rows.flatMap(({ limited_lane: lane }) =>
-      typeof lane === 'string' ? [lane] : [],
-    );
-    return {
-      records,
-      held: held.map((row) => row['recorded_seq'] as string),
-      limitedLanes: [...new Set(limited)],
-    };
-  }
-
-  private async knownDeliveries(
-    run: RunStatement,
-    ids: readonly string[],
-  ): Promise<Map<string, DeliveryRecord>> {
-    const rows = await run(this.statements.find, [this.options.name, idList(ids)]);
-    return new Map(rows.map((row) => [row['id'] as string, recordOf(row)]));
-  }
-
   private requireRunning(): void {
     if (this.stopping) throw queueStopped();
   }
-}
-
-/** Whether one of the deliveries waits for the earlier ones of its key. */
-function haveTurns(deliveries: readonly EnqueuedDelivery[]): boolean {
-  return deliveries.some(({ delivery }) => takesTurn(delivery));
-}
-
-/** No string in PostgreSQL contains NUL, so no delivery has such an id. */
-function idList(ids: readonly string[]): string {
-  return JSON.stringify(ids.filter((id) => !id.includes('\0')));
 }

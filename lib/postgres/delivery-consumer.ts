@@ -1,18 +1,11 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
-import { ClaimLoop, type ClaimResult } from './claim-loop.js';
-import type { Row } from './database.js';
+import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure } from './database-failure.js';
 import type { DeliveryLimitTable } from './delivery-limit-table.js';
-import {
-  type ClaimedDelivery,
-  claimedDelivery,
-  type OutcomeRow,
-  outcomeRow,
-  releasedRow,
-} from './delivery-row.js';
-import type { ClaimRequest, DeliveryStatements } from './delivery-statements.js';
+import { type ClaimedDelivery, type OutcomeRow, outcomeRow, releasedRow } from './delivery-row.js';
+import type { DeliveryTable } from './delivery-table.js';
 import type { KeyTurns } from './key-turns.js';
 import { LimitedLanes } from './limited-lanes.js';
 import { OutcomeWriter } from './outcome-writer.js';
@@ -22,7 +15,7 @@ import type { QueueUpkeep } from './queue-upkeep.js';
 
 interface DeliveryConsumerParts {
   readonly connection: QueueConnection;
-  readonly statements: DeliveryStatements;
+  readonly table: DeliveryTable;
   readonly keys: KeyTurns;
   readonly limits: DeliveryLimitTable;
   readonly upkeep: QueueUpkeep;
@@ -39,7 +32,7 @@ export class DeliveryConsumer {
   private readonly handling = new Map<string, ClaimedDelivery>();
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { connection, keys, limits, upkeep } = parts;
+    const { connection, table, keys, limits, upkeep } = parts;
     const { options, server } = connection;
     const { clock, lease, notify } = options;
     this.outcomes = new OutcomeWriter({
@@ -53,8 +46,8 @@ export class DeliveryConsumer {
     });
     this.loop = new ClaimLoop({
       ...options,
-      claim: async (request) => this.claim(request),
-      findDueLanes: async (lanes) => this.findDueLanes(lanes),
+      claim: async (request) => table.claim(request),
+      findDueLanes: async (lanes) => table.findDueLanes(lanes),
       limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
@@ -101,25 +94,6 @@ export class DeliveryConsumer {
     return notifications;
   }
 
-  private async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { connection, statements } = this.parts;
-    const { name, now, options } = connection;
-    const query = statements.claim(name, now, options.lease, request);
-    const rows = await connection.queryInIndexOrder(...query);
-    const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
-    const limitedLanes =
-      typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
-    if (seq !== null) return { claimed: rows.map((row) => claimedDelivery(row)), limitedLanes };
-    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
-  }
-
-  private async findDueLanes(lanes: readonly string[]): Promise<string[]> {
-    const { connection, statements } = this.parts;
-    const values = [connection.name, JSON.stringify(lanes), connection.now];
-    const rows = await connection.queryInIndexOrder(statements.findDueLanes, values);
-    return rows.map(({ lane }) => lane as string);
-  }
-
   private async run(given: ClaimedDelivery): Promise<boolean> {
     const { handler, connection } = this.parts;
     const { clock } = connection;
@@ -154,20 +128,16 @@ export class DeliveryConsumer {
 
   /** If it fails, the next of the three renewals per lease makes up for it. */
   private async renewLeases(): Promise<void> {
-    const { connection, statements } = this.parts;
-    const held = this.loop.running.map(({ seq, id, claim }) => ({ seq, id, claim }));
-    if (held.length === 0) return;
-    const values = [JSON.stringify(held), connection.now, connection.options.lease];
-    await connection.query(statements.extend, values);
+    const { running } = this.loop;
+    if (running.length > 0) await this.parts.table.extend(running);
   }
 
   /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
   private async settle(outcomes: readonly OutcomeRow[]): Promise<void> {
-    const { connection, statements, keys, limits } = this.parts;
-    const values = [JSON.stringify(outcomes), connection.now, connection.clock.now()];
-    const released = await connection.query(statements.settle, values);
+    const { table, keys, limits } = this.parts;
+    const released = await table.settle(outcomes);
     const limited = outcomes.filter(({ slot }) => slot !== undefined);
-    if (released.length > 0 && (await keys.releaseNext(released.map(({ seq }) => seq as string)))) {
+    if (released.length > 0 && (await keys.releaseNext(released))) {
       this.loop.wake(limited.map(({ lane }) => lane));
     }
     if (limited.length > 0) await limits.end(limited);

@@ -2,7 +2,7 @@ import { isLimited, LEAST_RATE, LEAST_SHARE, limitsKey, RECOVERY } from '../queu
 import type { DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { Row } from './database.js';
 import { type ClaimedDelivery, claimedDelivery, type OutcomeRow } from './delivery-row.js';
-import { COLUMNS, isClaimable } from './delivery-statements.js';
+import { COLUMNS, isClaimable } from './delivery-table.js';
 import type { QueueConnection } from './queue-connection.js';
 import { later as laterOf, millisecondsOf, now as nowOf } from './sql-text.js';
 

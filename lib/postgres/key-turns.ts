@@ -134,13 +134,13 @@ export class KeyTurns {
     });
   }
 
-  /** @param ids - JSON list. @returns `id` and `seq` of those that blocked their key */
-  async skip(ids: string): Promise<readonly Row[]> {
+  /** @returns `id` and `seq` of those that blocked their key */
+  async skip(ids: readonly string[]): Promise<readonly Row[]> {
     const statement = `UPDATE ${this.table} SET holds_key = false
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))
   AND CASE status WHEN 'dead' THEN holds_key END
 RETURNING id, seq::text AS seq`;
-    return this.connection.query(statement, [this.connection.name, ids]);
+    return this.connection.query(statement, [this.connection.name, idList(ids)]);
   }
 
   /**
@@ -157,4 +157,9 @@ RETURNING id, seq::text AS seq`;
   ) AS first WHERE first.held
 )) RETURNING seq`;
   }
+}
+
+/** As JSON. No string in PostgreSQL contains NUL, so no delivery has such an id. */
+export function idList(ids: readonly string[]): string {
+  return JSON.stringify(ids.filter((id) => !id.includes('\0')));
 }

@@ -5,8 +5,8 @@ import type { DeliveryFilter } from '../queue/webhook-queue.js';
 import { deleteInBatches } from './connection.js';
 import type { Row } from './database.js';
 import { isOutage } from './database-failure.js';
-import { counting, IS_WAITING } from './delivery-statements.js';
-import { conditionsOf } from './list-statements.js';
+import { counting, IS_WAITING } from './delivery-table.js';
+import { conditionsOf } from './delivery-lists.js';
 import type { QueueConnection } from './queue-connection.js';
 import { countedAt, now } from './sql-text.js';
 

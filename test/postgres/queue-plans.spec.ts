@@ -2,8 +2,9 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
 import { Database } from '../../lib/postgres/database.js';
 import type { Query } from '../../lib/postgres/connection.js';
-import { type ClaimRequest, DeliveryStatements } from '../../lib/postgres/delivery-statements.js';
+import { type ClaimRequest, DeliveryTable } from '../../lib/postgres/delivery-table.js';
 import { KeyTurns } from '../../lib/postgres/key-turns.js';
+import type { ClaimedDelivery, OutcomeRow } from '../../lib/postgres/delivery-row.js';
 import { DeliveryLimitTable } from '../../lib/postgres/delivery-limit-table.js';
 import type { QueueConnection } from '../../lib/postgres/queue-connection.js';
 import { QueueUpkeep } from '../../lib/postgres/queue-upkeep.js';
@@ -16,7 +17,7 @@ const QUEUE = 'webhook-deliveries';
 const PENDING = 100_000;
 const LEASE = 30_000;
 /** The ids of 50 dead deliveries. */
-const DEAD = JSON.stringify(Array.from({ length: 50 }, (_, index) => `dead--60-${index + 1}`));
+const DEAD = Array.from({ length: 50 }, (_, index) => `dead--60-${index + 1}`);
 
 interface PlanNode {
   readonly 'Actual Rows': number;
@@ -38,7 +39,6 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
   (statistics) => {
     const database = new TestDatabase();
     const schema = database.newSchema();
-    const statements = new DeliveryStatements(schema);
     /** Runs the statement of a queue under EXPLAIN ANALYZE, with the settings of the queue, and reverts its changes. */
     let rowsRead = 0;
     const explaining: PostgresPool = {
@@ -66,6 +66,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       schema,
       name: QUEUE,
       now: null,
+      clock: new SystemClock(),
       timeout: 1_000,
       options: { lease: LEASE, pollInterval: 1_000 },
       query: async (...query: Query) => explain.query(60_000, ...query),
@@ -75,19 +76,18 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       ],
     } as unknown as QueueConnection;
     const upkeep = new QueueUpkeep(connection);
+    const table = new DeliveryTable(connection);
     const claim = (
       change: Partial<ClaimRequest> & { readonly limit: number },
       now: number | null = null,
     ) =>
-      inOrder(
-        statements.claim(QUEUE, now, LEASE, {
-          lookAhead: 1_000,
-          perLane: 13,
-          lanes: {},
-          checksLimits: true,
-          ...change,
-        }),
-      );
+      new DeliveryTable({ ...connection, now } as unknown as QueueConnection).claim({
+        lookAhead: 1_000,
+        perLane: 13,
+        lanes: {},
+        checksLimits: true,
+        ...change,
+      });
     let leased: { seq: string; id: string; claim: number }[];
 
     beforeAll(async () => {
@@ -172,7 +172,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         50,
         async () => {
           const lanes = Array.from({ length: 50 }, (_, index) => `lane-${index}`);
-          return inOrder([statements.findDueLanes, [QUEUE, JSON.stringify(lanes), null]]);
+          return table.findDueLanes(lanes);
         },
       ],
       [
@@ -193,27 +193,19 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
             started: 1,
             duration: 1,
           }));
-          return explain.query(60_000, statements.settle, [JSON.stringify(rows), null, Date.now()]);
+          return table.settle(rows as unknown as OutcomeRow[]);
         },
       ],
-      [
-        'renews 50 leases',
-        50,
-        async () => explain.query(60_000, statements.extend, [JSON.stringify(leased), null, LEASE]),
-      ],
+      ['renews 50 leases', 50, async () => table.extend(leased as unknown as ClaimedDelivery[])],
       [
         'finds 50 deliveries by id',
         50,
         async () => {
           const ids = Array.from({ length: 50 }, (_, index) => `pending--60-${index}`);
-          return explain.query(60_000, statements.find, [QUEUE, JSON.stringify(ids)]);
+          return table.find(async (...query) => explain.query(60_000, ...query), ids);
         },
       ],
-      [
-        'redelivers 50 deliveries',
-        50,
-        async () => explain.query(60_000, statements.redeliver, [QUEUE, DEAD, null, null]),
-      ],
+      ['redelivers 50 deliveries', 50, async () => table.redeliver(DEAD, false)],
       ['skips 50 deliveries', 50, async () => new KeyTurns(connection).skip(DEAD)],
       [
         'starts a delivery in a lane whose 50 others are running',

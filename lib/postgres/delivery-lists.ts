@@ -1,12 +1,19 @@
 import {
   COUNT_GRAIN,
   type DeliveryCountFilter,
+  type DeliveryCounts,
   type DeliveryFilter,
   type DeliveryPageRequest,
+  type ListedDelivery,
 } from '../queue/webhook-queue.js';
-import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
-import type { Query } from './connection.js';
-import { COLUMNS } from './delivery-statements.js';
+import type {
+  DeliveryAttempt,
+  DeliveryKeyState,
+  DeliveryStatus,
+} from '../queue/webhook-delivery.js';
+import { attemptOf, countsOf, listedDelivery } from './delivery-row.js';
+import { COLUMNS } from './delivery-table.js';
+import type { QueueConnection } from './queue-connection.js';
 import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
@@ -30,30 +37,41 @@ const FILTER_COLUMNS = {
   event: 'event',
 } as const;
 
-export class ListStatements {
-  constructor(private readonly schema: string) {}
+/** Lists and counts of deliveries. */
+export class DeliveryLists {
+  private readonly schema: string;
 
-  /** `$1` queue, `$2` id. */
-  get attempts(): string {
-    return `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
+  constructor(private readonly connection: QueueConnection) {
+    this.schema = connection.schema;
+  }
+
+  async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    const statement = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
   reason, answer, signed
 FROM ${this.schema}.attempt WHERE delivery_seq = (SELECT seq FROM ${this.schema}.delivery WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
+    const rows = await this.connection.search(statement, [this.connection.name, id]);
+    return rows.map(attemptOf);
   }
 
-  list(queue: string, filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
-    const where = conditionsOf(filter, queue, limit);
+  async list(
+    filter: DeliveryFilter,
+    { after, limit }: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
+    const where = conditionsOf(filter, this.connection.name, limit);
     where.after(after && [after.createdAt, after.id], '(created_at, id)');
-    return [
-      `SELECT ${COLUMNS} FROM ${this.schema}.delivery${where.clause}
-ORDER BY created_at DESC, id DESC LIMIT $2::int`,
-      where.values,
-    ];
+    const statement = `SELECT ${COLUMNS} FROM ${this.schema}.delivery${where.clause}
+ORDER BY created_at DESC, id DESC LIMIT $2::int`;
+    return (await this.connection.search(statement, where.values)).map(listedDelivery);
   }
 
   /** Reads only what is pending where times and steps allow: finished deliveries are counted. */
-  counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
-    const { text: conditions, values } = conditionsOf(filter, queue);
+  async counts({
+    unfinished,
+    step,
+    ...filter
+  }: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    const { text: conditions, values } = conditionsOf(filter, this.connection.name);
     const stepOf = this.stepOf(filter.since ?? 0, step, values);
     const isCounted = [filter.since, filter.until, step].every(
       (time) => time === undefined || time % COUNT_GRAIN === 0,
@@ -84,16 +102,14 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     }
     // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late.
     const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
-    return [
-      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
+    const statement = `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
   greatest(min(due), (SELECT greatest(${millisecondsOf('used_at')}, paused_until, full_at - (burst - 1) * token_ms)
     FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = max(counted.lane)
       AND (concurrency IS NOT NULL OR per_second IS NOT NULL))) AS due
 FROM (
   ${parts.join('\n  UNION ALL ')}
-) AS counted GROUP BY endpoint_id, tenant, receiver, at`,
-      values,
-    ];
+) AS counted GROUP BY endpoint_id, tenant, receiver, at`;
+    return (await this.connection.search(statement, values)).map(countsOf);
   }
 
   /** When the step of a time begins, in epoch milliseconds. */
