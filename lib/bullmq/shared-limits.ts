@@ -250,17 +250,17 @@ export class SharedLimits {
     }
   }
 
-  /** @returns `undefined` if the job may start; otherwise it was parked, and must be delayed until {@link parkedUntil} */
-  async admit(job: DeliveryJob, lane: string): Promise<'started' | 'parked'> {
+  /** @returns whether the job may start; otherwise it was parked, and must be delayed until {@link parkedUntil} */
+  async admit(job: DeliveryJob, lane: string): Promise<boolean> {
     const { id } = job.data.delivery;
     const [answer] = await this.admitted.add([[lane, id]]);
     const [isAdmitted, value] = answer!;
     if (isAdmitted === 1) {
       if (value === 1) this.running.set(id, lane);
-      return 'started';
+      return true;
     }
     this.wakeIn(lane, value);
-    return 'parked';
+    return false;
   }
 
   /** Ends a run. If that fails, the run counts until its entry expires. */

@@ -88,7 +88,11 @@ async function openDirectory(directory: string, clock: WebhookClock): Promise<Op
     const stopAutovacuum = startAutovacuum(database, clock);
     const close = async (): Promise<void> => {
       stopAutovacuum();
-      await database.close().finally(async () => lock.release());
+      try {
+        await database.close();
+      } finally {
+        await lock.release();
+      }
     };
     return { pglite, close };
   } catch (error) {

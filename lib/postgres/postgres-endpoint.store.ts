@@ -16,6 +16,7 @@ import * as option from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
 import { deleteInBatches } from './connection.js';
 import type { PostgresClientSource, Row } from './database.js';
+import { storableText } from './delivery-row.js';
 import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
 import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 
@@ -293,7 +294,7 @@ SELECT count(*)::int AS gone FROM gone`;
       `DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
   SELECT id FROM ${this.table} WHERE tenant = $1::text AND origin = 'partner' AND action = $2::text
   ORDER BY at DESC, id DESC OFFSET ${MAX_OF_TENANT - 1} LIMIT 10))`,
-      [tenant, action].map(withoutNul),
+      [tenant, action].map(storableText),
     );
   }
 
@@ -301,14 +302,9 @@ SELECT count(*)::int AS gone FROM gone`;
     const { id, at, by, action, tenant = null, target = null, details, version } = entry;
     const json = JSON.stringify(details);
     const values = [id, at, by, action, tenant, target, json, version];
-    const stored = values.map((one) => (typeof one === 'string' ? withoutNul(one) : one));
+    const stored = values.map((one) => (typeof one === 'string' ? storableText(one) : one));
     return (await this.connection.query(statement, stored)).length > 0;
   }
-}
-
-/** No string in PostgreSQL contains NUL; JSON escapes it. */
-function withoutNul(text: string): string {
-  return text.replaceAll('\0', '\uFFFD');
 }
 
 function activityOf(row: Row): StoredActivity {

@@ -5,7 +5,7 @@ import { sqlLiterals, WRITE_NOTHING } from './sql-text.js';
 /**
  * The rows of a driver's result: `{ rows }`, a list of those for several statements, or the rows themselves.
  */
-export function rowsOf(result: unknown): Record<string, unknown>[] {
+function rowsOf(result: unknown): Record<string, unknown>[] {
   if (Array.isArray(result)) {
     return result.every(hasRows) ? result.flatMap(({ rows }) => rows) : (result as never);
   }

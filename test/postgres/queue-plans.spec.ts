@@ -62,7 +62,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
     const explain = new Database(explaining, new SystemClock());
     const inOrder = async ([statement, values]: Query) =>
       explain.queryInIndexOrder(60_000, statement, values);
-    const connection = {
+    const parts = {
       schema,
       name: QUEUE,
       now: null,
@@ -74,14 +74,15 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         ...(await inOrder(query)),
         { lanes: null, seq: null, gone: 0, seen: 0 },
       ],
-    } as unknown as QueueConnection;
+    };
+    const connection = parts as unknown as QueueConnection;
     const upkeep = new QueueUpkeep(connection);
     const table = new DeliveryTable(connection);
     const claim = (
       change: Partial<ClaimRequest> & { readonly limit: number },
       now: number | null = null,
     ) =>
-      new DeliveryTable({ ...connection, now } as unknown as QueueConnection).claim({
+      new DeliveryTable({ ...parts, now } as unknown as QueueConnection).claim({
         lookAhead: 1_000,
         perLane: 13,
         lanes: {},
