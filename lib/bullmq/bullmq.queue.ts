@@ -31,7 +31,6 @@ import { type DeliveryJob, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
-import { KeyOrder } from './key-order.js';
 import { KeyTurns } from './key-turns.js';
 import { LaneGate } from './lane-gate.js';
 import { QueueScript } from './queue-script.js';
@@ -98,20 +97,10 @@ export class BullMqQueue extends WebhookQueue {
     this.lanes = new LaneGate(this.options, this.clock);
     this.turns = new FairTurns(queue);
     this.history = new DeliveryHistory(queue, this.options.keepPayloads !== undefined);
-    const { clock, history, turns } = this;
-    const order = new KeyOrder(queue, clock);
-    const keys = new KeyTurns(queue, order, clock);
-    this.keys = keys;
-    this.limits = new SharedLimits(queue, clock, this.options.lease);
-    this.deliveries = new StoredDeliveries({
-      queue,
-      history,
-      turns,
-      order,
-      keys,
-      limits: this.limits,
-      clock,
-    });
+    this.keys = new KeyTurns(queue, this.clock);
+    this.limits = new SharedLimits(queue, this.clock, this.options.lease);
+    const { clock, history, turns, keys, limits } = this;
+    this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }

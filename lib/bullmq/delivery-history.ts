@@ -7,7 +7,8 @@ import type {
   DeliveryFilter,
   DeliveryPageRequest,
 } from '../queue/webhook-queue.js';
-import { INDEX_PENDING, type Turn, turnOf } from './key-order.js';
+import { INDEX_PENDING, type Turn, turnOf } from './key-turns.js';
+import { jobIdOf } from './delivery-job.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Deliveries that one step of a repair reads, with their payloads. */
@@ -16,6 +17,8 @@ const BATCH = 10;
 const MAX_UNWRITTEN = 10_000;
 /** Milliseconds after which a payload is taken again that was not dropped. */
 const TAKEN_FOR = 60_000;
+/** Milliseconds for which an entry may be ahead of its job. */
+export const SETTLING = 60_000;
 /** Groups that one script counts. */
 const GROUPS = 1_000;
 const STATUSES: readonly DeliveryStatus[] = ['pending', 'delivered', 'dead'];
@@ -236,37 +239,29 @@ export class DeliveryHistory {
   /**
    * Finds the entries that have to be repaired, by the states of their jobs alone: reading a job reads its payload.
    *
-   * @param stateOf - reads the state of a job
-   * @param settling - milliseconds for which an entry may be ahead of its job
    * @returns also the turns of those that are pending
    */
   async check(
     ids: readonly string[],
-    stateOf: (id: string) => Promise<JobState | 'unknown'>,
-    { now, settling }: { readonly now: number; readonly settling: number },
+    now: number,
   ): Promise<{ readonly wrong: string[]; readonly turns: readonly Turn[] }> {
     const wrong: string[] = [];
     const turns: Turn[] = [];
     if (ids.length === 0) return { wrong, turns };
     const client = await this.queue.getBackend().client;
     const entries = await client.hmget(`${ownKey(this.queue)}:entries`, ...ids);
-    const states = await Promise.all(ids.map(stateOf));
+    const states = await Promise.all(ids.map(async (id) => this.queue.getJobState(jobIdOf(id))));
     for (const [index, id] of ids.entries()) {
       const entry = parseEntry(entries[index]);
-      if (entry === undefined || entry.at > now - settling) continue;
-      if (this.mayBeWrong(entry, states[index]!, now, settling)) wrong.push(id);
+      if (entry === undefined || entry.at > now - SETTLING) continue;
+      if (this.mayBeWrong(entry, states[index]!, now)) wrong.push(id);
       if (states[index] === 'unknown' || entry.due === undefined) continue;
       if (entry.key !== undefined) turns.push({ id, key: entry.key });
     }
     return { wrong, turns };
   }
 
-  private mayBeWrong(
-    entry: Entry,
-    state: JobState | 'unknown',
-    now: number,
-    settling: number,
-  ): boolean {
+  private mayBeWrong(entry: Entry, state: JobState | 'unknown', now: number): boolean {
     const { at, due, payload, dropped } = entry;
     const status = statusOf(entry);
     if (statusIn(state) !== status) return true;
@@ -274,13 +269,12 @@ export class DeliveryHistory {
     if (status === 'delivered')
       return this.dropsPayloads && payload === undefined && dropped !== true;
     // Its time has passed, so it may be an old one; this is looked at once.
-    return (
-      state === 'delayed' && due !== undefined && due + settling <= now && at <= due + settling
-    );
+    const late = due === undefined ? Infinity : due + SETTLING;
+    return state === 'delayed' && late <= now && at <= late;
   }
 
   /**
-   * Makes entries agree with their jobs, except those written after `before`: their jobs may be about to change.
+   * Makes entries agree with their jobs, except those written just now: their jobs may be about to change.
    *
    * @param read - reads the deliveries; `undefined` for one that is gone
    * @returns the turns of deliveries that are gone and were not delivered: nothing else will end them
@@ -288,7 +282,7 @@ export class DeliveryHistory {
   async repair(
     ids: readonly string[],
     read: (ids: readonly string[]) => Promise<readonly (DeliveryRecord | undefined)[]>,
-    { before, now }: { readonly before: number; readonly now: number },
+    now: number,
   ): Promise<readonly Turn[]> {
     const client = await this.queue.getBackend().client;
     const left: Turn[] = [];
@@ -300,7 +294,7 @@ export class DeliveryHistory {
         const known = entries[position] ?? '';
         const delivery = deliveries[position];
         const at = parseEntry(known)?.at ?? 0;
-        return at > before ? [] : [[id, known, delivery && this.entryOf(delivery, now)]];
+        return at > now - SETTLING ? [] : [[id, known, delivery && this.entryOf(delivery, now)]];
       });
       const changed = await this.writes.add(changes);
       left.push(

@@ -1,4 +1,4 @@
-import type { Job } from 'bullmq';
+import type { Job, Queue } from 'bullmq';
 import { waitAfterThrow } from '../queue/retry-schedule.js';
 import type {
   DeliveryAttempt,
@@ -57,6 +57,11 @@ export function deliveryIdOf(jobId: string): string {
 }
 
 export type DeliveryJob = Job<DeliveryJobData, DeliveredResult>;
+
+/** The job of a delivery. */
+export async function jobOf(queue: Queue, id: string): Promise<DeliveryJob | undefined> {
+  return (await queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+}
 
 /** @param sequence - of a delivery with an ordering key that takes its turn */
 export function newJobData(

@@ -3,7 +3,6 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryStatus, DeliveryRun } from '../queue/webhook-delivery.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
 import { deliveryOfStored } from '../queue/stored-delivery.js';
-import type { LaneSlot } from '../queue/lane-slots.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {
@@ -20,7 +19,7 @@ import type { FairTurns } from './fair-turns.js';
 import type { LaneGate } from './lane-gate.js';
 import type { SharedLimits } from './shared-limits.js';
 
-export interface DeliveryRunnerParts {
+interface DeliveryRunnerParts {
   readonly handler: DeliveryHandler;
   readonly lanes: LaneGate;
   readonly turns: FairTurns;
@@ -56,7 +55,13 @@ export class DeliveryRunner {
     const lane = deliveryLane(job.data.delivery);
     const slot = await lanes.enter(lane, job.priority);
     if (slot === undefined) return this.putOff(job, token, lane, lanes.retryAt(lane));
-    if ((await this.admit(job, lane, slot)) === 'parked') return this.park(job, token, lane);
+    let mayStart = false;
+    try {
+      mayStart = await limits.admit(job, lane);
+    } finally {
+      if (!mayStart) lanes.leave(slot, false);
+    }
+    if (!mayStart) return this.park(job, token, lane);
     const id = job.id!;
     const data = withDiedRuns(job);
     const before = this.active.get(id);
@@ -79,20 +84,6 @@ export class DeliveryRunner {
     // An error costs the lane nothing, and it is no reason to keep the outcome waiting.
     if (wasAttempt(run)) turns.use(lane, job.priority).catch(() => {});
     return this.settle(job, token, lane, run);
-  }
-
-  private async admit(
-    job: DeliveryJob,
-    lane: string,
-    slot: LaneSlot,
-  ): Promise<'started' | 'parked'> {
-    const { lanes, limits } = this.parts;
-    let decision: 'started' | 'parked' = 'parked';
-    try {
-      return (decision = await limits.admit(job, lane));
-    } finally {
-      if (decision === 'parked') lanes.leave(slot, false);
-    }
   }
 
   /** Delays a job until the limits of its lane let it start. */

@@ -10,7 +10,7 @@ const STALLED_CHECKS_PER_LEASE = 6;
 /** Seconds that BullMQ waits for a job by default. */
 const LONGEST_WAIT = 5;
 
-export interface DeliveryWorkerParts {
+interface DeliveryWorkerParts {
   readonly process: (job: DeliveryJob, token: string) => Promise<DeliveredResult>;
   /** Called with every error of the connection and of a command. */
   readonly onError: (error: unknown) => void;

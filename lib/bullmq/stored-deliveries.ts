@@ -14,7 +14,7 @@ import type {
 } from '../queue/webhook-queue.js';
 import { deliveryLane } from '../queue/delivery-identity.js';
 import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
-import type { DeliveryHistory } from './delivery-history.js';
+import { type DeliveryHistory, SETTLING } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -24,14 +24,14 @@ import {
   isDead,
   isDelivered,
   jobIdOf,
+  jobOf,
   newJobData,
   newRound,
   recordOf,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
 import { takesTurn } from '../queue/key-order.js';
-import { type KeyOrder, type Turn, turnOf } from './key-order.js';
-import { type KeyTurns, turnOfJob } from './key-turns.js';
+import { type KeyTurns, type Turn, turnOf, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 
 /** Deliveries that one check of the history looks at, of all and of the pending ones: operators watch these. */
@@ -40,8 +40,6 @@ const CHECKED = { all: 200, pending: 500 };
 export const REMOVED = 1_000;
 /** Jobs that are read at once: each is read with its payload, which may be large. */
 const READ_AT_ONCE = 10;
-/** Milliseconds for which an entry of the history may be ahead of its job. */
-const SETTLING = 60_000;
 /** Deliveries that are listed in the time of one step. */
 const LONGEST_PAGE = 100;
 
@@ -52,7 +50,6 @@ interface StoredDeliveriesParts {
   readonly queue: Queue;
   readonly history: DeliveryHistory;
   readonly turns: FairTurns;
-  readonly order: KeyOrder;
   readonly keys: KeyTurns;
   readonly limits: SharedLimits;
   readonly clock: WebhookClock;
@@ -141,7 +138,7 @@ export class StoredDeliveries {
     areNew: boolean,
   ): Promise<Map<string, Place>> {
     const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
-    const places = await this.parts.order.enter(turns, areNew);
+    const places = await this.parts.keys.enter(turns, areNew);
     return new Map(
       turns.flatMap(({ id }, index) => (places[index] ? [[id, places[index]] as const] : [])),
     );
@@ -187,7 +184,7 @@ export class StoredDeliveries {
     const job = await this.job(id);
     const turn = job && turnOfJob(job);
     if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
-    await this.parts.order.open([turn]);
+    await this.parts.keys.open([turn]);
     await job!.updateData({ ...job!.data, holdsKey: false });
     return this.parts.keys.end(turn);
   }
@@ -203,12 +200,12 @@ export class StoredDeliveries {
 
   private async waitingForTurn(jobs: readonly DeliveryJob[]): Promise<ReadonlySet<string>> {
     const turns = jobs.flatMap((job) => turnOfJob(job) ?? []);
-    const flags = await this.parts.order.areWaiting(turns);
+    const flags = await this.parts.keys.areWaiting(turns);
     return new Set(turns.filter((_, index) => flags[index]).map(({ id }) => id));
   }
 
   private async job(id: string): Promise<DeliveryJob | undefined> {
-    return (await this.parts.queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+    return jobOf(this.parts.queue, id);
   }
 
   async read(ids: readonly string[]): Promise<(DeliveryRecord | undefined)[]> {
@@ -239,8 +236,8 @@ export class StoredDeliveries {
 
   /** Removes deliveries, which release their ordering keys. @returns how many; a job that runs is not removed */
   async remove(deliveries: readonly ListedDelivery['delivery'][]): Promise<number> {
-    const { queue, order, keys, history } = this.parts;
-    await order.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
+    const { queue, keys, history } = this.parts;
+    await keys.open(deliveries.flatMap((delivery) => turnOf(delivery) ?? []));
     const counts = await Promise.all(deliveries.map(async ({ id }) => queue.remove(jobIdOf(id))));
     const removed = deliveries.filter((_, index) => counts[index] === 1);
     // BullMQ answers the same for a job that another process has removed meanwhile.
@@ -251,9 +248,8 @@ export class StoredDeliveries {
   }
 
   private async repair(ids: readonly string[]): Promise<void> {
-    const now = this.parts.clock.now();
-    const read = async (some: readonly string[]) => this.read(some);
-    const left = await this.parts.history.repair(ids, read, { before: now - SETTLING, now });
+    const { history, clock } = this.parts;
+    const left = await history.repair(ids, async (some) => this.read(some), clock.now());
     // An operator may have removed their jobs in a dashboard.
     for (const turn of left) await this.parts.keys.end(turn);
   }
@@ -308,17 +304,13 @@ export class StoredDeliveries {
     }
   }
 
-  private async checkNext(
-    part: keyof typeof CHECKED,
-    now: number,
-  ): Promise<Awaited<ReturnType<DeliveryHistory['check']>>> {
-    const { history, queue } = this.parts;
+  private async checkNext(part: keyof typeof CHECKED, now: number) {
+    const { history } = this.parts;
     const filter = part === 'pending' ? { status: part } : {};
     const page = { after: this.checkedTo[part], limit: CHECKED[part] };
     const { ids, next } = await history.list(filter, page);
     this.checkedTo[part] = next;
-    const stateOf = async (id: string) => queue.getJobState(jobIdOf(id));
-    return history.check(ids, stateOf, { now, settling: SETTLING });
+    return history.check(ids, now);
   }
 
   private newJob(
@@ -366,7 +358,7 @@ export class StoredDeliveries {
   }
 }
 
-type Place = Exclude<Awaited<ReturnType<KeyOrder['enter']>>[number], undefined>;
+type Place = Exclude<Awaited<ReturnType<KeyTurns['enter']>>[number], undefined>;
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */
 function ownTurnOf(delivery: WebhookDelivery): Turn | undefined {

@@ -1,18 +1,9 @@
 import { AsyncResource } from 'node:async_hooks';
-import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import type { ClaimedDelivery } from './delivery-row.js';
-import type { ClaimRequest } from './delivery-statements.js';
-import { LaneBacklog } from './lane-backlog.js';
+import type { ClaimRequest, ClaimResult } from './delivery-table.js';
 import { type FreeSlots, LaneDivision } from './lane-division.js';
 import type { LimitedLanes } from './limited-lanes.js';
-
-export interface ClaimResult {
-  readonly claimed: readonly ClaimedDelivery[];
-  /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
-  readonly dueIn?: number | undefined;
-  /** Lanes that were found to have limits. */
-  readonly limitedLanes?: readonly string[] | undefined;
-}
 
 interface ClaimLoopParts {
   readonly limited: LimitedLanes;
@@ -49,6 +40,71 @@ const MAX_PAUSE = 30_000;
 
 /** Milliseconds after which the contending slow lanes with due deliveries are looked for again. */
 const LANE_CHECK_INTERVAL = 1_000;
+
+/** Milliseconds that scans overlap, for deliveries of transactions that commit late. */
+const OVERLAP = 5_000;
+/** Minimum of milliseconds between two scans of the whole backlog. */
+const RESCAN_INTERVAL = 5_000;
+/** Scans of the whole backlog take at most 1 part in this many of the time. */
+const RESCAN_SHARE = 20;
+
+/**
+ * The lanes with due deliveries but without a free slot.
+ *
+ * A claim has to skip the due deliveries of full lanes, and a slow endpoint may have many. They are skipped once: later claims start
+ * where that scan ended, and a lane that gets a free slot is claimed from by itself.
+ */
+class LaneBacklog {
+  private readonly waiting = new Set<string>();
+  /** Epoch milliseconds until which due deliveries are in these lanes only; `undefined` if there are no such lanes. */
+  private until: number | undefined;
+  /** Epoch milliseconds of the next scan of the whole backlog, which also finds deliveries whose lease has expired. */
+  private rescanAt = 0;
+
+  get lanes(): readonly string[] {
+    return [...this.waiting];
+  }
+
+  get isEmpty(): boolean {
+    return this.waiting.size === 0;
+  }
+
+  has(lane: string): boolean {
+    return this.waiting.has(lane);
+  }
+
+  delete(lane: string): void {
+    this.waiting.delete(lane);
+    if (this.isEmpty) this.forget();
+  }
+
+  /** Makes the next claim scan the whole backlog. */
+  forget(): void {
+    this.waiting.clear();
+    this.until = undefined;
+    this.rescanAt = 0;
+  }
+
+  /** @returns epoch milliseconds of the first due time to claim; `undefined` for the earliest */
+  startOfScan(now: number): number | undefined {
+    return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
+  }
+
+  /** Records a scan that found only deliveries of full lanes. */
+  recordScan(scan: {
+    readonly from: number | undefined;
+    readonly start: number;
+    readonly end: number;
+    readonly full: readonly string[];
+  }): void {
+    for (const lane of scan.full) this.waiting.add(lane);
+    this.until = this.isEmpty ? undefined : scan.start;
+    if (scan.from === undefined) {
+      const took = scan.end - scan.start;
+      this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, restAfter(took, RESCAN_SHARE));
+    }
+  }
+}
 
 /**
  * Claims due deliveries while there are free slots, and runs each of them. The next claim follows

@@ -1,5 +1,5 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import { hasMethods } from './transactions/transaction-adapters.js';
+import { hasMethods } from './transactions.js';
 
 const BROKEN = 'the connection was lost; retry';
 const ENDED = 'the transaction has ended; await everything inside it before it commits';
@@ -102,8 +102,7 @@ export function databaseFailure(
       { cause: error },
     );
   }
-  // node-postgres reports a timeout in the error, and in its cause only that the connection is gone.
-  const found = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error) ?? unknownReason(code);
+  const found = reasonOf(cause, error) ?? unknownReason(code);
   const reason = found === NO_ANSWER && server === EMBEDDED ? BUSY : found;
   return new WebhookStoreError(
     'store_unavailable',
@@ -116,7 +115,7 @@ export function databaseFailure(
 export function isOutage(cause: unknown): boolean {
   const error = driverError(cause);
   const code = codeOf(error);
-  const reason = REASONS[code] ?? reasonIn(cause) ?? reasonIn(error);
+  const reason = reasonOf(cause, error);
   if (reason === undefined) return BEHIND.has(code) || OUTAGE.test(code);
   return ![CONFLICT, LOCKED, CANCELLED, UNREFERENCED].includes(reason);
 }
@@ -172,6 +171,11 @@ function unknownReason(code: string): string {
   return code === ''
     ? 'the query failed; see the cause of this error'
     : `the query failed with code ${code}; see the cause of this error`;
+}
+
+/** @param error - the driver's own. node-postgres reports a timeout only in the error that wraps it */
+function reasonOf(cause: unknown, error: unknown): string | undefined {
+  return REASONS[codeOf(error)] ?? reasonIn(cause) ?? reasonIn(error);
 }
 
 function reasonIn(error: unknown): string | undefined {

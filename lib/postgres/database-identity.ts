@@ -2,7 +2,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
-import { originOf } from './transactions/transaction-adapters.js';
+import { originOf } from './transactions.js';
 
 /** What distinguishes a database from others, on this server and elsewhere. */
 export interface DatabaseIdentity {

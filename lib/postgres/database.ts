@@ -1,7 +1,6 @@
 import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { describeServer, isConflict } from './database-failure.js';
-import { joinEmbeddedTransaction, joinTransaction } from './transactions/join-transaction.js';
-import { hasMethods, rowsOf } from './transactions/transaction-adapters.js';
+import { hasMethods, joinTransaction, statementsOn } from './transactions.js';
 
 /** Runs single statements: a `Pool` of node-postgres, a PGlite. */
 export interface PostgresClient {
@@ -106,7 +105,7 @@ export class Database {
     return this.withClient(ms, async (client, needsTransaction) =>
       needsTransaction
         ? inTransaction(client, ms, async (run) => run(statement, values))
-        : runOn(client)(statement, values),
+        : statementsOn(client)(statement, values),
     );
   }
 
@@ -140,7 +139,7 @@ export class Database {
    */
   async join(tx: unknown): Promise<RunStatement> {
     // Embedded databases and servers have different libraries, with different transactions.
-    return isEmbedded(await this.client()) ? joinEmbeddedTransaction(tx) : joinTransaction(tx);
+    return joinTransaction(tx, isEmbedded(await this.client()));
   }
 
   /**
@@ -287,10 +286,6 @@ export function isPool(client: unknown): client is PostgresPool {
   );
 }
 
-function runOn(client: PostgresClient): RunStatement {
-  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
-}
-
 /** @param setting - a statement to run first */
 async function inTransaction<T>(
   client: PostgresClient,
@@ -301,11 +296,11 @@ async function inTransaction<T>(
   if (isEmbedded(client)) {
     return client.transaction(async (tx) => {
       if (setting !== '') await tx.exec(setting);
-      return work(runOn(tx));
+      return work(statementsOn(tx));
     });
   }
   await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${setting}; ${endsInTime(ms)}`);
-  const result = await work(runOn(client));
+  const result = await work(statementsOn(client));
   await client.query('COMMIT');
   return result;
 }

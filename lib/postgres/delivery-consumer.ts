@@ -1,159 +1,102 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
-import { ClaimLoop, type ClaimResult } from './claim-loop.js';
-import type { Row } from './database.js';
+import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure } from './database-failure.js';
 import type { DeliveryLimitTable } from './delivery-limit-table.js';
-import { type ClaimedDelivery, claimedDelivery, outcomeRow, releasedRow } from './delivery-row.js';
-import type { ClaimRequest, DeliveryStatements } from './delivery-statements.js';
-import { KeyTurns } from './key-turns.js';
+import { type ClaimedDelivery, type OutcomeRow, outcomeRow, releasedRow } from './delivery-row.js';
+import type { DeliveryTable } from './delivery-table.js';
+import type { KeyTurns } from './key-turns.js';
 import { LimitedLanes } from './limited-lanes.js';
 import { OutcomeWriter } from './outcome-writer.js';
 import type { QueueConnection } from './queue-connection.js';
 import { QueueNotifications } from './queue-notifications.js';
-import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { QueueUpkeep } from './queue-upkeep.js';
-import type { UpkeepStatements } from './upkeep-statements.js';
+import type { QueueUpkeep } from './queue-upkeep.js';
 
 interface DeliveryConsumerParts {
   readonly connection: QueueConnection;
-  readonly statements: DeliveryStatements;
+  readonly table: DeliveryTable;
+  readonly keys: KeyTurns;
   readonly limits: DeliveryLimitTable;
-  readonly upkeep: UpkeepStatements;
-  readonly options: ResolvedDatabaseQueueOptions;
+  readonly upkeep: QueueUpkeep;
   readonly handler: DeliveryHandler;
-  /** The server, for messages. */
-  readonly server: string;
-  readonly channel: string;
 }
 
 /** Attempts the due deliveries of a queue, and keeps it in order. It starts when it is constructed. */
 export class DeliveryConsumer {
-  private readonly loop: ClaimLoop;
+  readonly loop: ClaimLoop;
   private readonly outcomes: OutcomeWriter;
-  private readonly keys: KeyTurns;
-  private readonly limits: DeliveryLimitTable;
-  private readonly upkeep: QueueUpkeep;
   private readonly notifications: QueueNotifications | undefined;
-  private readonly endRenewals: CancelWake;
+  private readonly timers: readonly CancelWake[];
   /** Deliveries whose handlers run, by key of their rows. */
   private readonly handling = new Map<string, ClaimedDelivery>();
 
   constructor(private readonly parts: DeliveryConsumerParts) {
-    const { connection, statements, limits, options } = parts;
+    const { connection, table, keys, limits, upkeep } = parts;
+    const { options, server } = connection;
     const { clock, lease, notify } = options;
-    this.limits = limits;
-    this.keys = new KeyTurns(connection, statements.keys, options, (lanes) =>
-      this.loop.wake(lanes),
-    );
     this.outcomes = new OutcomeWriter({
-      connection,
-      statements,
-      keys: this.keys,
-      limits,
-      options,
+      settle: async (outcomes) => this.settle(outcomes),
       onGivenUp: warnOnce(
-        parts.server,
+        server,
         'The outcome of an attempt was not recorded, and its delivery runs again',
       ),
+      clock,
+      lease,
     });
     this.loop = new ClaimLoop({
       ...options,
-      claim: async (request) => this.claim(request),
-      findDueLanes: async (lanes) => this.findDueLanes(lanes),
+      claim: async (request) => table.claim(request),
+      findDueLanes: async (lanes) => table.findDueLanes(lanes),
       limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
-      onOutage: (error) => warnOfOutage(error, parts.server, 'Deliveries wait'),
+      onOutage: (error) => warnOfOutage(error, server, 'Deliveries wait'),
       onLimitedFailure: (error) =>
-        warnOfOutage(error, parts.server, 'Deliveries to endpoints with limits wait'),
+        warnOfOutage(error, server, 'Deliveries to endpoints with limits wait'),
     });
-    // Not awaited: a renewal that hangs must not delay the next one.
-    this.endRenewals = repeat(
-      clock,
-      lease / 3,
-      async () => void this.renewLeases().catch(() => {}),
-    );
-    this.upkeep = new QueueUpkeep(
-      connection,
-      parts.upkeep,
-      options,
-      warnOnce(parts.server, 'Counts are not merged, or old deliveries not deleted'),
-    );
+    this.timers = [
+      keys.search(() => this.loop.wake()),
+      upkeep.start(warnOnce(server, 'Counts are not merged, or old deliveries not deleted')),
+      // Not awaited: a renewal that hangs must not delay the next one.
+      repeat(clock, lease / 3, async () => void this.renewLeases().catch(() => {})),
+    ];
     this.loop.wake();
     if (notify) this.notifications = this.subscribe();
   }
 
-  /** How many deliveries are being attempted. */
-  get running(): number {
-    return this.loop.running.length;
-  }
-
-  get hasFreeSlot(): boolean {
-    return this.loop.hasFreeSlot;
-  }
-
-  /** Looks for due deliveries now, also in these limited lanes. */
-  wake(limitedLanes: readonly string[] = []): void {
-    this.loop.wake(limitedLanes);
-  }
-
   /** Attempts deliveries until none is due or running. */
   async drain(): Promise<void> {
-    await this.keys.releaseAll();
+    await this.parts.keys.releaseAll();
     await this.loop.drain();
-  }
-
-  /** Starts no more attempts; resolves when none is running. */
-  async stop(): Promise<void> {
-    await this.loop.stop();
   }
 
   /** Ends everything; the leases of running deliveries expire. */
   async end(): Promise<void> {
-    this.endRenewals();
-    this.keys.end();
-    this.upkeep.end();
+    for (const cancel of this.timers) cancel();
     await Promise.all([this.outcomes.close(), this.notifications?.stop()]);
   }
 
   private subscribe(): QueueNotifications {
-    const { connection, channel, options, server } = this.parts;
+    const { connection } = this.parts;
+    const { channel, name, clock, server } = connection;
     const notifications = new QueueNotifications({
       listen: async (receive, onLost) =>
         (await connection.open()).database.listen(connection.timeout, channel, receive, onLost),
       notify: async (payload) =>
         connection.query('SELECT pg_notify($1::text, $2::text)', [channel, payload]),
-      name: options.name,
+      name,
       onNotification: () => this.loop.wake('all'),
       onUnsupported: () => warnOfUnsupportedNotify(server),
-      clock: options.clock,
+      clock,
     });
     notifications.start();
     return notifications;
   }
 
-  private async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const { connection, statements, options } = this.parts;
-    const query = statements.claim(options.name, connection.now, options.lease, request);
-    const rows = await connection.queryInIndexOrder(...query);
-    const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
-    const limitedLanes =
-      typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
-    if (seq !== null) return { claimed: rows.map((row) => claimedDelivery(row)), limitedLanes };
-    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
-  }
-
-  private async findDueLanes(lanes: readonly string[]): Promise<string[]> {
-    const { connection, statements, options } = this.parts;
-    const values = [options.name, JSON.stringify(lanes), connection.now];
-    const rows = await connection.queryInIndexOrder(statements.findDueLanes, values);
-    return rows.map(({ lane }) => lane as string);
-  }
-
   private async run(given: ClaimedDelivery): Promise<boolean> {
-    const { handler, options } = this.parts;
+    const { handler, connection } = this.parts;
+    const { clock } = connection;
     const { seq, claim } = given;
     const before = this.handling.get(seq);
     // Its lease was lost, but the process that runs it has not died: that run must not count.
@@ -167,11 +110,11 @@ export class DeliveryConsumer {
     } finally {
       if (this.handling.get(seq) === claimed) this.handling.delete(seq);
     }
-    const row = outcomeRow(claimed, run, options.clock.now());
+    const row = outcomeRow(claimed, run, clock.now());
     if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits);
     await this.outcomes.write(row);
     // It is due again already.
-    if (row.due !== undefined && row.due <= options.clock.now()) {
+    if (row.due !== undefined && row.due <= clock.now()) {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
     }
     return run?.attempt !== undefined;
@@ -179,20 +122,25 @@ export class DeliveryConsumer {
 
   /** If it fails, the next run of the endpoint makes up for it. */
   private async updateLimits(claimed: ClaimedDelivery, limits: DeliveryLimits): Promise<void> {
-    const changed = await this.limits.update(claimed, limits).catch(() => false);
+    const changed = await this.parts.limits.update(claimed, limits).catch(() => false);
     if (changed) this.loop.wake([claimed.lane]);
   }
 
   /** If it fails, the next of the three renewals per lease makes up for it. */
   private async renewLeases(): Promise<void> {
-    const { connection, statements, options } = this.parts;
-    const held = this.loop.running.map(({ seq, id, claim }) => ({ seq, id, claim }));
-    if (held.length === 0) return;
-    await connection.query(statements.extend, [
-      JSON.stringify(held),
-      connection.now,
-      options.lease,
-    ]);
+    const { running } = this.loop;
+    if (running.length > 0) await this.parts.table.extend(running);
+  }
+
+  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
+  private async settle(outcomes: readonly OutcomeRow[]): Promise<void> {
+    const { table, keys, limits } = this.parts;
+    const released = await table.settle(outcomes);
+    const limited = outcomes.filter(({ slot }) => slot !== undefined);
+    if (released.length > 0 && (await keys.releaseNext(released))) {
+      this.loop.wake(limited.map(({ lane }) => lane));
+    }
+    if (limited.length > 0) await limits.end(limited);
   }
 }
 

@@ -3,85 +3,102 @@ import { join } from 'node:path';
 import type { PGlite } from '@electric-sql/pglite';
 import { type CancelWake, repeat, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
+import { Database } from './database.js';
+import { EMBEDDED } from './database-failure.js';
 import { DirectoryLock } from './directory-lock.js';
+import type { QueueHost } from './queue-connection.js';
 
 /** A database that is open in this process. */
-interface SharedDatabase {
-  /** Names of the queues that use it. */
-  readonly names: Set<string>;
-  readonly opening: Promise<EmbeddedDatabase>;
+interface OpenDirectory {
+  readonly pglite: PGlite;
+  readonly close: () => Promise<void>;
 }
 
-/** Open databases by directory. Two instances of PGlite would damage a directory, even in one process. */
-const shared = new Map<string, SharedDatabase>();
+/** Open databases by directory, with the names of the queues that use them. Two PGlites would damage a directory, even in one process. */
+const shared = new Map<
+  string,
+  { readonly names: Set<string>; readonly opening: Promise<OpenDirectory> }
+>();
 /** Databases that are being closed and still hold the lock of their directory. */
 const closing = new Map<string, Promise<void>>();
 
-/** A PGlite, shared by the queues of this process that use its directory. */
-export class EmbeddedDatabase {
-  private constructor(
-    readonly pglite: PGlite,
-    private readonly lock: DirectoryLock,
-    private readonly stopAutovacuum: CancelWake,
+/** A PGlite in this process, shared with other queues of the directory, which have other names. */
+export class EmbeddedHost implements QueueHost {
+  readonly shared = false;
+  readonly schema = 'webhooks';
+  readonly migrates = true;
+  readonly server = EMBEDDED;
+  private opened: OpenDirectory | undefined;
+
+  constructor(
+    private readonly directory: string,
+    private readonly name: string,
+    private readonly clock: WebhookClock,
   ) {}
 
-  /** Opens the database for a queue, or shares it if it is open. No two queues of a directory have the same name. */
-  static async open(
-    directory: string,
-    name: string,
-    clock: WebhookClock,
-  ): Promise<EmbeddedDatabase> {
+  /** The open database. */
+  get pglite(): PGlite {
+    return this.opened!.pglite;
+  }
+
+  async open(): Promise<Database> {
+    const { directory, name, clock } = this;
     const known = shared.get(directory) ?? {
       names: new Set<string>(),
-      opening: EmbeddedDatabase.start(directory, clock),
+      opening: openDirectory(directory, clock),
     };
     if (known.names.has(name)) throw nameInUse(directory, name);
     known.names.add(name);
     shared.set(directory, known);
     try {
-      return await known.opening;
+      this.opened = await known.opening;
     } catch (error) {
       // The next call tries again.
       if (shared.get(directory) === known) shared.delete(directory);
       throw error;
     }
+    return new Database(this.opened.pglite, clock);
   }
 
-  /** Closes the database when its last queue releases it. */
-  static async release(directory: string, name: string): Promise<void> {
+  /** Closes the database if no other queue uses it. */
+  async close(): Promise<void> {
+    const { directory, name } = this;
     const known = shared.get(directory);
-    known?.names.delete(name);
-    if (known === undefined || known.names.size > 0) return;
+    if (this.opened === undefined || known === undefined) return;
+    this.opened = undefined;
+    known.names.delete(name);
+    if (known.names.size > 0) return;
     shared.delete(directory);
-    const closed = known.opening.then(async (database) => database.close());
+    const closed = known.opening.then(async ({ close }) => close());
     const over = closed.catch(() => {}).finally(() => closing.delete(directory));
     closing.set(directory, over);
     await closed;
   }
+}
 
-  private static async start(directory: string, clock: WebhookClock): Promise<EmbeddedDatabase> {
-    await closing.get(directory);
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    const lock = await DirectoryLock.take(directory);
-    let pglite: PGlite | undefined;
-    try {
-      pglite = await openPglite(directory);
-      warnOfLimits(directory);
-      return new EmbeddedDatabase(pglite, lock, startAutovacuum(pglite, clock));
-    } catch (error) {
-      await pglite?.close().catch(() => {});
-      await lock.release();
-      throw error;
-    }
-  }
-
-  private async close(): Promise<void> {
-    this.stopAutovacuum();
-    try {
-      await this.pglite.close();
-    } finally {
-      await this.lock.release();
-    }
+async function openDirectory(directory: string, clock: WebhookClock): Promise<OpenDirectory> {
+  await closing.get(directory);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const lock = await DirectoryLock.take(directory);
+  let pglite: PGlite | undefined;
+  try {
+    pglite = await openPglite(directory);
+    warnOfLimits(directory);
+    const database = pglite;
+    const stopAutovacuum = startAutovacuum(database, clock);
+    const close = async (): Promise<void> => {
+      stopAutovacuum();
+      try {
+        await database.close();
+      } finally {
+        await lock.release();
+      }
+    };
+    return { pglite, close };
+  } catch (error) {
+    await pglite?.close().catch(() => {});
+    await lock.release();
+    throw error;
   }
 }
 

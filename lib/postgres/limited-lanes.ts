@@ -1,5 +1,5 @@
 import { restAfter } from '../clock/webhook-clock.js';
-import type { DeliveryLimitTable, LimitedClaimRequest } from './delivery-limit-table.js';
+import type { DeliveryLimitTable } from './delivery-limit-table.js';
 import type { ClaimedDelivery } from './delivery-row.js';
 import type { FreeSlots } from './lane-division.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
@@ -132,8 +132,8 @@ export class LimitedLanes {
     else if (limits !== undefined && known.limits !== limits) this.set(lane, at);
   }
 
-  private request(now: number, most: number, freeSlots: () => FreeSlots): LimitedClaimRequest[] {
-    const request: LimitedClaimRequest[] = [];
+  private request(now: number, most: number, freeSlots: () => FreeSlots) {
+    const request: { lane: string; slots: number }[] = [];
     const due = this.due(now);
     if (due.length === 0) return request;
     const free = freeSlots();

@@ -1,22 +1,17 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isOutage } from './database-failure.js';
-import type { DeliveryLimitTable } from './delivery-limit-table.js';
 import type { OutcomeRow } from './delivery-row.js';
-import type { DeliveryStatements } from './delivery-statements.js';
-import type { KeyTurns } from './key-turns.js';
-import type { QueueConnection } from './queue-connection.js';
-import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds between two attempts to write while the database is unavailable. */
 const PAUSE = 1_000;
 
 interface OutcomeWriterParts {
-  readonly connection: QueueConnection;
-  readonly statements: DeliveryStatements;
-  readonly keys: KeyTurns;
-  readonly limits: DeliveryLimitTable;
-  readonly options: ResolvedDatabaseQueueOptions;
+  readonly settle: (outcomes: readonly OutcomeRow[]) => Promise<void>;
   /** Called for an outcome that cannot be written. */
   readonly onGivenUp: (error: unknown) => void;
+  readonly clock: WebhookClock;
+  /** Milliseconds. */
+  readonly lease: number;
 }
 
 interface PendingOutcome {
@@ -42,7 +37,7 @@ export class OutcomeWriter {
 
   /** Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired. */
   async write(outcome: OutcomeRow): Promise<void> {
-    const { clock, lease } = this.parts.options;
+    const { clock, lease } = this.parts;
     return new Promise((done) => {
       this.pending.push({ outcome, done, end: clock.now() + lease });
       this.writing ??= this.drain();
@@ -71,10 +66,10 @@ export class OutcomeWriter {
   private async writeBatch(batch: readonly PendingOutcome[]): Promise<readonly PendingOutcome[]> {
     for (;;) {
       try {
-        await this.settle(batch.map(({ outcome }) => outcome));
+        await this.parts.settle(batch.map(({ outcome }) => outcome));
         break;
       } catch (error) {
-        const isOver = this.closed || this.parts.options.clock.now() + PAUSE >= batch[0]!.end;
+        const isOver = this.closed || this.parts.clock.now() + PAUSE >= batch[0]!.end;
         if (isOutage(error)) {
           if (this.closed) break;
         } else if (batch.length > 1) {
@@ -93,24 +88,8 @@ export class OutcomeWriter {
     return [];
   }
 
-  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
-  private async settle(outcomes: readonly OutcomeRow[]): Promise<void> {
-    const { connection, statements, keys, limits, options } = this.parts;
-    const values = [JSON.stringify(outcomes), connection.now, options.clock.now()];
-    const released = await connection.query(statements.settle, values);
-    const limited = outcomes.filter(({ slot }) => slot !== undefined);
-    if (released.length > 0) {
-      const seqs = released.map(({ seq }) => seq as string);
-      await keys.releaseNext(
-        seqs,
-        limited.map(({ lane }) => lane),
-      );
-    }
-    if (limited.length > 0) await limits.end(limited);
-  }
-
   private async pause(): Promise<void> {
-    const { clock } = this.parts.options;
+    const { clock } = this.parts;
     await new Promise<void>((resolve) => {
       const cancel = clock.wakeAt(clock.now() + PAUSE, resolve);
       this.endPause = () => {

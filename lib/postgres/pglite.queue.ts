@@ -1,52 +1,15 @@
 import { resolve } from 'node:path';
 /** @ts-ignore Applications on a PostgreSQL server do not install this optional peer, and compile without it. */
 import type { PGlite } from '@electric-sql/pglite';
-import type { WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { Database, type RunStatement } from './database.js';
 import { DatabaseQueue } from './database.queue.js';
-import { EMBEDDED } from './database-failure.js';
-import type { QueueHost } from './queue-connection.js';
-import { EmbeddedDatabase } from './embedded-database.js';
+import { EmbeddedHost } from './embedded-database.js';
 import {
   DATABASE_QUEUE,
   type DatabaseQueueOptions,
   resolveDatabaseQueueOptions,
 } from './queue-options.js';
-import { joinEmbeddedTransaction } from './transactions/join-transaction.js';
-
-/** A PGlite in this process, shared with other queues of the directory. */
-class EmbeddedHost implements QueueHost {
-  readonly shared = false;
-  readonly schema = 'webhooks';
-  readonly migrates = true;
-  readonly server = EMBEDDED;
-  readonly join: (tx: unknown) => RunStatement = joinEmbeddedTransaction;
-  private opened: EmbeddedDatabase | undefined;
-
-  constructor(
-    private readonly directory: string,
-    private readonly name: string,
-    private readonly clock: WebhookClock,
-  ) {}
-
-  /** The open database. */
-  get pglite(): PGlite {
-    return this.opened!.pglite;
-  }
-
-  async open(): Promise<Database> {
-    this.opened = await EmbeddedDatabase.open(this.directory, this.name, this.clock);
-    return new Database(this.opened.pglite, this.clock);
-  }
-
-  async close(): Promise<void> {
-    if (this.opened === undefined) return;
-    this.opened = undefined;
-    await EmbeddedDatabase.release(this.directory, this.name);
-  }
-}
 
 export interface PgliteQueueOptions extends DatabaseQueueOptions {
   /**

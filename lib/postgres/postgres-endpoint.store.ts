@@ -1,4 +1,11 @@
 import {
+  type ActivityFilter,
+  type ActivityPageRequest,
+  ActivityStore,
+  MAX_OF_TENANT,
+  type StoredActivity,
+} from '../endpoints/activity-store.js';
+import {
   type EndpointPageRequest,
   EndpointStore,
   keysOfEvent,
@@ -7,21 +14,11 @@ import {
 } from '../endpoints/endpoint-store.js';
 import * as option from '../options/rules.js';
 import { unprintedHeaders } from '../options/unprinted.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import { deleteInBatches } from './connection.js';
 import type { PostgresClientSource, Row } from './database.js';
-import { PostgresActivityStore } from './postgres-activity.store.js';
-import {
-  type PostgresStoreOptions,
-  STORE,
-  StoreConnection,
-  type StoreDescription,
-} from './store-connection.js';
-
-const DESCRIPTION: StoreDescription = {
-  name: 'PostgresEndpointStore',
-  subject: 'The endpoint store',
-  timeout: 5_000,
-};
+import { storableText } from './delivery-row.js';
+import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
+import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 
 /** All optional. */
 export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
@@ -32,10 +29,18 @@ export interface PostgresEndpointStoreOptions extends PostgresStoreOptions {
   readonly transactional?: boolean | undefined;
 }
 
-const OPTIONS = option.object<PostgresEndpointStoreOptions>()({
-  ...STORE,
-  transactional: option.optional(option.flag, true),
-});
+const DESCRIPTION = {
+  name: 'PostgresEndpointStore',
+  subject: 'The endpoint store',
+  timeout: 5_000,
+  options: option.object<PostgresEndpointStoreOptions>()({
+    ...STORE,
+    transactional: option.optional(option.flag, true),
+  }),
+};
+
+/** Activities that one statement deletes. */
+const DELETED_AT_ONCE = 1_000;
 
 /**
  * Stores endpoints in PostgreSQL, for any number of processes: on a server, or in the embedded database of a queue.
@@ -52,8 +57,9 @@ export class PostgresEndpointStore extends EndpointStore {
   override readonly transactional: boolean;
   override readonly activity: PostgresActivityStore;
 
-  private readonly statements: EndpointStatements;
   private readonly connection: StoreConnection;
+  private readonly table: string;
+  private readonly select: string;
 
   /**
    * @param client - a pool, or a function that returns one; the application closes it
@@ -62,11 +68,16 @@ export class PostgresEndpointStore extends EndpointStore {
    */
   constructor(client: PostgresClientSource, options?: PostgresEndpointStoreOptions) {
     super();
-    const read = StoreConnection.read(DESCRIPTION, client, OPTIONS, options);
-    this.transactional = read.options.transactional;
-    this.connection = read.connection;
-    this.activity = new PostgresActivityStore(this.connection);
-    this.statements = new EndpointStatements(this.connection.schema);
+    const connection = new StoreConnection(DESCRIPTION, client, options);
+    this.transactional = connection.options.transactional;
+    this.connection = connection;
+    this.activity = new PostgresActivityStore(connection);
+    this.table = `${connection.schema}.endpoint`;
+    // As text, because an application can change how its driver parses json.
+    this.select = `SELECT id, tenant, url, events::text AS events, details::text AS details, keys::text AS keys,
+  ${millisecondsOf('disabled_at')} AS disabled_at, disabled_reason, version,
+  ${millisecondsOf('created_at')} AS created_at, ${millisecondsOf('updated_at')} AS updated_at
+FROM ${this.table}`;
   }
 
   /**
@@ -84,12 +95,21 @@ export class PostgresEndpointStore extends EndpointStore {
   }
 
   override async insert(endpoint: StoredEndpoint): Promise<boolean> {
-    return this.change(this.statements.insert, endpoint);
+    return this.change(
+      `INSERT INTO ${this.table}
+  (id, code_units, tenant, url, events, details, keys, disabled_at, disabled_reason, version, created_at, updated_at,
+  subscription_keys)
+VALUES ($1::text, decode($2::text, 'hex'), $3::text, $4::text, $5::text::json, $6::text::json, $7::text::json,
+  ${timeOf('$8')}, $9::text, $10::int, ${timeOf('$11')}, ${timeOf('$12')},
+  ${textsOf('$13')})
+ON CONFLICT (id) DO NOTHING RETURNING id`,
+      endpoint,
+    );
   }
 
   override async find(id: string): Promise<StoredEndpoint | undefined> {
-    const [found] = await this.read(this.statements.find, [id]);
-    return found;
+    const [row] = await this.connection.search(`${this.select} WHERE id = $1::text`, [id]);
+    return row && endpointOf(row);
   }
 
   /**
@@ -107,56 +127,60 @@ export class PostgresEndpointStore extends EndpointStore {
   ): Promise<readonly StoredEndpoint[]> {
     // No string in PostgreSQL contains NUL, and JSON would hide it from the search.
     if (tenant?.includes('\0')) return [];
-    return this.read(this.statements.subscribed, [JSON.stringify(keysOfEvent(event, tenant))], tx);
+    const statement = `${this.select} WHERE subscription_keys && ${textsOf('$1')} AND disabled_at IS NULL ORDER BY code_units`;
+    const values = [JSON.stringify(keysOfEvent(event, tenant))];
+    const rows = await (tx === undefined
+      ? this.connection.query(statement, values)
+      : this.connection.joining(tx, async (run) => run(statement, values)));
+    return rows.map(endpointOf);
   }
 
   override async count(tenant: string): Promise<number> {
-    const [row] = await this.connection.search(this.statements.count, [tenant]);
+    const [row] = await this.connection.search(
+      `SELECT count(*) AS count FROM ${this.table} WHERE tenant = $1::text`,
+      [tenant],
+    );
     return Number(row?.['count'] ?? 0);
   }
 
-  override async list(request: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
-    const { tenant, after, limit } = request;
-    const values: unknown[] = [limit];
-    if (after !== undefined) values.push(codeUnitsOf(after));
-    if (typeof tenant === 'string') values.push(tenant);
-    const statement = this.statements.list({
-      tenant: tenantsAskedFor(tenant),
-      hasCursor: after !== undefined,
-    });
-    return this.read(statement, values);
+  override async list({
+    tenant,
+    after,
+    limit,
+  }: EndpointPageRequest): Promise<readonly StoredEndpoint[]> {
+    const where = new Conditions([limit]);
+    const cursor = after === undefined ? undefined : codeUnitsOf(after);
+    where.add(cursor, (hex) => `code_units > decode(${hex}::text, 'hex')`);
+    if (tenant === null) where.always('tenant IS NULL');
+    else where.add(tenant, (name) => `tenant = ${name}::text`);
+    const rows = await this.connection.search(
+      `${this.select}${where.clause} ORDER BY code_units LIMIT $1::int`,
+      where.values,
+    );
+    return rows.map(endpointOf);
   }
 
   override async replace(endpoint: StoredEndpoint): Promise<boolean> {
-    return this.change(this.statements.replace, endpoint);
+    return this.change(
+      `UPDATE ${this.table} SET
+  code_units = decode($2::text, 'hex'), tenant = $3::text, url = $4::text, events = $5::text::json,
+  details = $6::text::json, keys = $7::text::json, disabled_at = ${timeOf('$8')}, disabled_reason = $9::text,
+  version = $10::int, updated_at = ${timeOf('$12')},
+  subscription_keys = ${textsOf('$13')}
+WHERE id = $1::text AND version = $10::int - 1 AND created_at = ${timeOf('$11')} RETURNING id`,
+      endpoint,
+    );
   }
 
   override async remove(id: string): Promise<boolean> {
-    const removed = await this.connection.search(this.statements.remove, [id]);
-    return removed.length > 0;
+    const statement = `DELETE FROM ${this.table} WHERE id = $1::text RETURNING id`;
+    return (await this.connection.search(statement, [id])).length > 0;
   }
 
+  /** @param statement - gets {@link endpointValues}, and returns the changed row */
   private async change(statement: string, endpoint: StoredEndpoint): Promise<boolean> {
-    const changed = await this.connection.query(statement, endpointValues(endpoint));
-    return changed.length > 0;
+    return (await this.connection.query(statement, endpointValues(endpoint))).length > 0;
   }
-
-  private async read(
-    statement: string,
-    values: readonly unknown[],
-    tx?: unknown,
-  ): Promise<StoredEndpoint[]> {
-    const rows =
-      tx === undefined
-        ? await this.connection.search(statement, values)
-        : await this.connection.queryIn(tx, async (run) => run(statement, values));
-    return rows.map(endpointOf);
-  }
-}
-
-function tenantsAskedFor(tenant: string | null | undefined): EndpointListing['tenant'] {
-  if (tenant === undefined) return 'all';
-  return tenant === null ? 'none' : 'one';
 }
 
 /** The values of an endpoint for `insert` and `replace`. */
@@ -212,69 +236,87 @@ function textsOf(parameter: string): string {
   return `ARRAY(SELECT json_array_elements_text(${parameter}::text::json))`;
 }
 
-interface EndpointListing {
-  readonly tenant: 'all' | 'none' | 'one';
-  readonly hasCursor: boolean;
+/** Stores activity in PostgreSQL, with the endpoints: `PostgresEndpointStore.activity`. */
+export class PostgresActivityStore extends ActivityStore {
+  private readonly table: string;
+
+  constructor(private readonly connection: StoreConnection) {
+    super();
+    this.table = `${connection.schema}.activity`;
+  }
+
+  override async record(entry: StoredActivity): Promise<boolean> {
+    if (entry.by === 'partner') await this.dropOldest(entry);
+    return this.change(
+      `INSERT INTO ${this.table} (id, at, origin, action, tenant, target, details, version)
+VALUES ($1::text, ${timeOf('$2')}, $3::text, $4::text, $5::text, $6::text, $7::text, $8::int)
+ON CONFLICT (id) DO NOTHING RETURNING id`,
+      entry,
+    );
+  }
+
+  override async replace(entry: StoredActivity): Promise<boolean> {
+    return this.change(
+      `UPDATE ${this.table} SET at = ${timeOf('$2')}, origin = $3::text, action = $4::text, tenant = $5::text,
+  target = $6::text, details = $7::text, version = $8::int
+WHERE id = $1::text AND version = $8::int - 1 RETURNING id`,
+      entry,
+    );
+  }
+
+  override async list(
+    filter: ActivityFilter,
+    { after, limit }: ActivityPageRequest,
+  ): Promise<readonly StoredActivity[]> {
+    const where = new Conditions([limit]);
+    for (const [column, value] of Object.entries(filter)) {
+      where.add(value, (text) => `${column} = ${text}::text`);
+    }
+    where.after(after && [after.at, after.id], '(at, id)');
+    const rows = await this.connection.search(
+      `SELECT id, ${millisecondsOf('at')} AS ms, origin, action, tenant, target, details, version FROM ${this.table}${where.clause}
+ORDER BY at DESC, id DESC LIMIT $1::int`,
+      where.values,
+    );
+    return rows.map(activityOf);
+  }
+
+  override async prune(before: number): Promise<number> {
+    const statement = `WITH gone AS (DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
+  SELECT id FROM ${this.table} WHERE at < ${timeOf('$1')} ORDER BY at, id LIMIT ${DELETED_AT_ONCE})) RETURNING id)
+SELECT count(*)::int AS gone FROM gone`;
+    return deleteInBatches(DELETED_AT_ONCE, async () => this.connection.query(statement, [before]));
+  }
+
+  /** A few more than one, so that it falls below the bound after several writes at the same time. */
+  private async dropOldest({ tenant = '', action }: StoredActivity): Promise<void> {
+    await this.connection.query(
+      `DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
+  SELECT id FROM ${this.table} WHERE tenant = $1::text AND origin = 'partner' AND action = $2::text
+  ORDER BY at DESC, id DESC OFFSET ${MAX_OF_TENANT - 1} LIMIT 10))`,
+      [tenant, action].map(storableText),
+    );
+  }
+
+  private async change(statement: string, entry: StoredActivity): Promise<boolean> {
+    const { id, at, by, action, tenant = null, target = null, details, version } = entry;
+    const json = JSON.stringify(details);
+    const values = [id, at, by, action, tenant, target, json, version];
+    const stored = values.map((one) => (typeof one === 'string' ? storableText(one) : one));
+    return (await this.connection.query(statement, stored)).length > 0;
+  }
 }
 
-/**
- * The statements of the endpoint store. Each checks and changes a row in one step, so that of two concurrent changes only one succeeds.
- */
-class EndpointStatements {
-  /** Values as in `endpointValues`; returns a row if the id was free. */
-  readonly insert: string;
-
-  /** Values as for `insert`; returns a row if the stored version was the previous one. */
-  readonly replace: string;
-
-  /** `$1` id; returns a row if there was one. */
-  readonly remove: string;
-
-  /** `$1` id. */
-  readonly find: string;
-
-  /** `$1` the keys of an event as JSON. */
-  readonly subscribed: string;
-
-  /** `$1` tenant. */
-  readonly count: string;
-
-  private readonly select: string;
-
-  constructor(schema: string) {
-    const table = `${schema}.endpoint`;
-    this.insert = `INSERT INTO ${table}
-  (id, code_units, tenant, url, events, details, keys, disabled_at, disabled_reason, version, created_at, updated_at,
-  subscription_keys)
-VALUES ($1::text, decode($2::text, 'hex'), $3::text, $4::text, $5::text::json, $6::text::json, $7::text::json,
-  ${timeOf('$8')}, $9::text, $10::int, ${timeOf('$11')}, ${timeOf('$12')},
-  ${textsOf('$13')})
-ON CONFLICT (id) DO NOTHING RETURNING id`;
-    this.replace = `UPDATE ${table} SET
-  code_units = decode($2::text, 'hex'), tenant = $3::text, url = $4::text, events = $5::text::json,
-  details = $6::text::json, keys = $7::text::json, disabled_at = ${timeOf('$8')}, disabled_reason = $9::text,
-  version = $10::int, updated_at = ${timeOf('$12')},
-  subscription_keys = ${textsOf('$13')}
-WHERE id = $1::text AND version = $10::int - 1 AND created_at = ${timeOf('$11')} RETURNING id`;
-    this.remove = `DELETE FROM ${table} WHERE id = $1::text RETURNING id`;
-    // As text, because an application can change how its driver parses json.
-    this.select = `SELECT id, tenant, url, events::text AS events, details::text AS details, keys::text AS keys,
-  ${millisecondsOf('disabled_at')} AS disabled_at, disabled_reason, version,
-  ${millisecondsOf('created_at')} AS created_at, ${millisecondsOf('updated_at')} AS updated_at
-FROM ${table}`;
-    this.find = `${this.select} WHERE id = $1::text`;
-    this.subscribed = `${this.select} WHERE subscription_keys && ${textsOf('$1')} AND disabled_at IS NULL ORDER BY code_units`;
-    this.count = `SELECT count(*) AS count FROM ${table} WHERE tenant = $1::text`;
-  }
-
-  /** `$1` limit, then the cursor as hex and the tenant, each if it is set. */
-  list({ tenant, hasCursor }: EndpointListing): string {
-    const conditions = [
-      ...(hasCursor ? [`code_units > decode($2::text, 'hex')`] : []),
-      ...(tenant === 'none' ? ['tenant IS NULL'] : []),
-      ...(tenant === 'one' ? [`tenant = $${hasCursor ? 3 : 2}::text`] : []),
-    ];
-    const where = conditions.length > 0 ? ` WHERE ${conditions.join(' AND ')}` : '';
-    return `${this.select}${where} ORDER BY code_units LIMIT $1::int`;
-  }
+function activityOf(row: Row): StoredActivity {
+  const { id, origin, action, tenant, target, details } = row as Record<string, string>;
+  return {
+    id: id!,
+    at: Number(row['ms']),
+    by: origin as StoredActivity['by'],
+    action: action!,
+    ...(tenant !== null && { tenant: tenant! }),
+    ...(target !== null && { target: target! }),
+    details: JSON.parse(details!) as StoredActivity['details'],
+    version: Number(row['version']),
+  };
 }

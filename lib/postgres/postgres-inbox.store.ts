@@ -9,20 +9,10 @@ import {
   maxDuplicates,
 } from '../inbox/inbox-store.js';
 import { object, type Read } from '../options/rules.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import { deleteInBatches } from './connection.js';
 import type { PostgresClientSource, Row } from './database.js';
-import {
-  type PostgresStoreOptions,
-  STORE,
-  StoreConnection,
-  type StoreDescription,
-} from './store-connection.js';
-
-const DESCRIPTION: StoreDescription = {
-  name: 'PostgresInboxStore',
-  subject: 'The inbox store',
-  timeout: 5_000,
-};
+import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
+import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 
 /** Entries that one statement deletes. */
 const DELETED_AT_ONCE = 1_000;
@@ -30,7 +20,12 @@ const DELETED_AT_ONCE = 1_000;
 /** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; the bounds apply to all processes together. */
 export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
 
-const OPTIONS = object<PostgresInboxStoreOptions>()({ ...STORE, ...inboxBounds(10_000, 1_000) });
+const DESCRIPTION = {
+  name: 'PostgresInboxStore',
+  subject: 'The inbox store',
+  timeout: 5_000,
+  options: object<PostgresInboxStoreOptions>()({ ...STORE, ...inboxBounds(10_000, 1_000) }),
+};
 
 /**
  * Stores the record of received requests in PostgreSQL, for any number of processes: on a server, or in the embedded database of a
@@ -46,7 +41,7 @@ export class PostgresInboxStore extends InboxStore {
 
   private readonly connection: StoreConnection;
   private readonly table: string;
-  private readonly bounds: Read<typeof OPTIONS>;
+  private readonly bounds: Read<(typeof DESCRIPTION)['options']>;
 
   /**
    * @param client - a pool, or a function that returns one; the application closes it
@@ -55,9 +50,9 @@ export class PostgresInboxStore extends InboxStore {
    */
   constructor(client: PostgresClientSource, options?: PostgresInboxStoreOptions) {
     super();
-    const read = StoreConnection.read(DESCRIPTION, client, OPTIONS, options);
-    this.bounds = read.options;
-    this.connection = read.connection;
+    const connection = new StoreConnection(DESCRIPTION, client, options);
+    this.bounds = connection.options;
+    this.connection = connection;
     this.table = `${this.connection.schema}.inbox`;
   }
 
@@ -129,31 +124,25 @@ ON CONFLICT (id) DO NOTHING`,
     filter: InboxFilter,
     { after, limit }: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<readonly InboxEntry[]> {
-    const values: unknown[] = [limit];
-    const where = whereOf(filter, after, values);
+    const where = conditionsOf(filter, limit);
+    where.add(after, (id) => `id < ${id}::text`);
     const rows = await this.connection.search(
-      `SELECT ${COLUMNS} FROM ${this.table} ${where} ORDER BY id DESC LIMIT $1::int`,
-      values,
+      `SELECT ${COLUMNS} FROM ${this.table}${where.clause} ORDER BY id DESC LIMIT $1::int`,
+      where.values,
     );
     return rows.map(entryOf);
   }
 
   override async erase(filter: InboxFilter): Promise<number> {
-    const values: unknown[] = [];
-    const where = whereOf(filter, undefined, values);
-    const batch = `SELECT id FROM ${this.table} ${where} LIMIT ${DELETED_AT_ONCE}`;
+    const { clause, values } = conditionsOf(filter);
+    const batch = `SELECT id FROM ${this.table}${clause} LIMIT ${DELETED_AT_ONCE}`;
     return this.deleteInBatches(`id = ANY (ARRAY(${batch}))`, values);
   }
 
   /** @param condition - of at most {@link DELETED_AT_ONCE} entries */
   private async deleteInBatches(condition: string, values: readonly unknown[]): Promise<number> {
     const statement = `WITH gone AS (DELETE FROM ${this.table} WHERE ${condition} RETURNING id) SELECT count(*)::int AS gone FROM gone`;
-    for (let deleted = 0; ;) {
-      const [row] = await this.connection.query(statement, values);
-      const gone = Number(row!['gone']);
-      deleted += gone;
-      if (gone < DELETED_AT_ONCE) return deleted;
-    }
+    return deleteInBatches(DELETED_AT_ONCE, async () => this.connection.query(statement, values));
   }
 
   override async counts(): Promise<{ readonly accepted: number; readonly refused: number }> {
@@ -176,22 +165,16 @@ ON CONFLICT (id) DO NOTHING`,
 
 const COLUMNS = `id, ${millisecondsOf('at')} AS at, outcome, runs, receiver, code, event, event_id, issuer, delivery_id, details`;
 
-/** The condition of a filter, whose values are added to the parameters. @param after - of entries that are older than this id */
-function whereOf(filter: InboxFilter, after: string | undefined, values: unknown[]): string {
-  const conditions: string[] = [];
-  const add = (condition: (parameter: string) => string, value: string | number): void => {
-    values.push(value);
-    conditions.push(condition(`$${values.length}`));
-  };
+function conditionsOf(filter: InboxFilter, ...values: readonly unknown[]): Conditions {
   const { kind, since, until, eventId, ...equal } = filter;
-  if (kind !== undefined) conditions.push(kind === 'refused' ? 'refused' : 'NOT refused');
-  if (since !== undefined) add((time) => `at >= ${timeOf(time)}`, since);
-  if (until !== undefined) add((time) => `at < ${timeOf(time)}`, until);
+  const conditions = new Conditions([...values]);
+  if (kind !== undefined) conditions.always(kind === 'refused' ? 'refused' : 'NOT refused');
+  conditions.add(since, (time) => `at >= ${timeOf(time)}`);
+  conditions.add(until, (time) => `at < ${timeOf(time)}`);
   for (const [column, value] of Object.entries({ ...equal, event_id: eventId })) {
-    if (value !== undefined) add((text) => `${column} = ${text}::text`, value);
+    conditions.add(value, (text) => `${column} = ${text}::text`);
   }
-  if (after !== undefined) add((id) => `id < ${id}::text`, after);
-  return conditions.length === 0 ? '' : `WHERE ${conditions.join(' AND ')}`;
+  return conditions;
 }
 
 /** The members that `find` returns and `list` does not; bytes in base64. */
@@ -204,13 +187,8 @@ function rowOf(entry: InboxEntry): object {
     entry;
   const { headers, payload, explanation, ...details } = rest;
   const base64 = payload && Buffer.from(payload.bytes).toString('base64');
-  const content: StoredContent = {
-    ...(headers !== undefined && { headers }),
-    ...(payload !== undefined && {
-      payload: { contentType: payload.contentType, base64: base64! },
-    }),
-    ...(explanation !== undefined && { explanation }),
-  };
+  const stored = payload && { contentType: payload.contentType, base64: base64! };
+  const content = JSON.stringify({ headers, payload: stored, explanation });
   return {
     id,
     at,
@@ -224,7 +202,7 @@ function rowOf(entry: InboxEntry): object {
     delivery_id: deliveryId,
     // JSON inside a JSON string: a path or a header may contain characters that PostgreSQL refuses, and are escaped this way.
     details: JSON.stringify(details),
-    content: Object.keys(content).length === 0 ? null : JSON.stringify(content),
+    content: content === '{}' ? null : content,
   };
 }
 

@@ -11,14 +11,9 @@ import {
 import { object } from '../options/rules.js';
 import { replayTable } from './migrations/migration-steps.js';
 import type { PostgresClientSource, Row, RunStatement } from './database.js';
-import {
-  type PostgresStoreOptions,
-  STORE,
-  StoreConnection,
-  type StoreDescription,
-} from './store-connection.js';
+import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 import { HAS_WRITTEN } from './sql-text.js';
-import { runInTransaction } from './transactions/join-transaction.js';
+import { runInTransaction } from './transactions.js';
 
 /** All optional. */
 export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
@@ -30,12 +25,11 @@ export interface PostgresReplayStoreOptions extends PostgresStoreOptions {
   readonly clock?: WebhookClock | undefined;
 }
 
-const OPTIONS = object<PostgresReplayStoreOptions>()(STORE);
-
-const DESCRIPTION: StoreDescription = {
+const DESCRIPTION = {
   name: 'PostgresReplayStore',
   subject: 'The replay store',
   timeout: 2_000,
+  options: object<PostgresReplayStoreOptions>()(STORE),
 };
 
 /** For the message about a transaction of another database. */
@@ -59,8 +53,8 @@ const OWN_DATABASE = {
 export class PostgresReplayStore extends ReplayStore {
   override readonly scope = 'shared';
 
-  private readonly statements: ReplayStatements;
   private readonly connection: StoreConnection;
+  private readonly table: string;
   private readonly lost: LostReservations;
 
   /**
@@ -69,8 +63,8 @@ export class PostgresReplayStore extends ReplayStore {
    */
   constructor(client: PostgresClientSource, options?: PostgresReplayStoreOptions) {
     super();
-    this.connection = StoreConnection.read(DESCRIPTION, client, OPTIONS, options).connection;
-    this.statements = new ReplayStatements(this.connection.schema);
+    this.connection = new StoreConnection(DESCRIPTION, client, options);
+    this.table = `${this.connection.schema}.replay`;
     const release = async (reservation: ReplayReservation) => this.release(reservation);
     this.lost = new LostReservations(release, this.connection.clock);
   }
@@ -98,12 +92,10 @@ export class PostgresReplayStore extends ReplayStore {
     const keep = wholeMs(Math.max(claim.replayUntil, claim.keepUntil) - now);
     const { key, tokenKey, fingerprint } = claim;
     const values = [key, tokenKey, fingerprint, owner, wholeMs(claim.lease), keep];
-    const [row] = await this.connection
-      .query(this.statements.reserve, values)
-      .catch((error: unknown) => {
-        this.lost.add({ claim, owner });
-        throw error;
-      });
+    const [row] = await this.connection.query(this.reserving, values).catch((error: unknown) => {
+      this.lost.add({ claim, owner });
+      throw error;
+    });
     // No row: the token belongs to another event.
     if (row === undefined) return { status: 'conflict' };
     if (row['owner'] === owner) return { status: 'reserved', reservation: { claim, owner } };
@@ -116,11 +108,12 @@ export class PostgresReplayStore extends ReplayStore {
   }
 
   override async extend({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.extend, claim, [owner, wholeMs(claim.lease)]);
+    const extended = `UPDATE ${this.table} SET expires_at = ${NOW} + ${ms('$4')}`;
+    return this.change(changeOfBoth(extended), claim, [owner, wholeMs(claim.lease)]);
   }
 
   override async commit({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.commit, claim, [owner]);
+    return this.change(changeOfBoth(this.committing), claim, [owner]);
   }
 
   /**
@@ -134,28 +127,74 @@ export class PostgresReplayStore extends ReplayStore {
    * @throws {@link WebhookStoreError} `store_unavailable` if the statement fails; roll back then
    */
   override async commitWith(tx: unknown, { claim, owner }: ReplayReservation): Promise<boolean> {
-    const { connection, statements } = this;
+    const statement = changeOfBoth(this.committing, `${HELD} AND ${HAS_WRITTEN}`);
     const values = [claim.key, claim.tokenKey, owner];
     const commit = async (run: RunStatement): Promise<readonly Row[]> =>
-      runInTransaction(run, statements.commitIn, values, (rows) => holds(rows, claim));
-    return holds(await connection.queryIn(tx, commit, OWN_DATABASE), claim);
+      runInTransaction(run, statement, values, (rows) => holds(rows, claim));
+    return holds(await this.connection.joining(tx, commit, OWN_DATABASE), claim);
   }
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
-    return this.change(this.statements.release, claim, [owner]);
+    return this.change(changeOfBoth(`DELETE FROM ${this.table}`), claim, [owner]);
+  }
+
+  private get committing(): string {
+    return `UPDATE ${this.table} SET done = true, owner = NULL, expires_at = keep_until`;
   }
 
   private async change(statement: string, claim: ReplayClaim, values: string[]): Promise<boolean> {
-    return holds(
-      await this.connection.query(statement, [claim.key, claim.tokenKey, ...values]),
-      claim,
-    );
+    const all = [claim.key, claim.tokenKey, ...values];
+    return holds(await this.connection.query(statement, all), claim);
   }
 
   /** A conflict reserves neither key. If this statement fails, the token is free when the lease expires. */
   private async freeToken({ key, tokenKey }: ReplayClaim, owner: string): Promise<void> {
-    if (tokenKey !== key)
-      await this.connection.query(this.statements.freeToken, [key, tokenKey, owner]);
+    if (tokenKey === key) return;
+    await this.connection.query(
+      `DELETE FROM ${this.table} WHERE id = $2 AND event = $1 AND owner = $3 AND NOT done`,
+      [key, tokenKey, owner],
+    );
+  }
+
+  /**
+   * `$1` event, `$2` token, `$3` fingerprint, `$4` owner, `$5` lease and `$6` time to keep, in milliseconds.
+   *
+   * The token first: if it belongs to another event, the event is left alone. ON CONFLICT reads the row as it is when
+   * its lock is granted, not as it was when the statement started, so of two concurrent claims one sees the other.
+   */
+  private get reserving(): string {
+    const { table } = this;
+    const values = `$1, $3, $4, ${NOW} + ${ms('$5')}, ${NOW} + ${ms('$6')}`;
+    const later = (column: string): string => `${column} = CASE
+      WHEN NOT ${TAKEN} THEN excluded.${column}
+      WHEN known.event = excluded.event THEN greatest(known.${column}, excluded.${column})
+      ELSE known.${column} END`;
+    return `WITH pruned AS (
+  DELETE FROM ${table} WHERE id IN (
+    SELECT id FROM ${table} WHERE expires_at <= now() AND id <> $1 AND id <> $2
+    ORDER BY expires_at LIMIT ${REMOVED_PER_RESERVATION} FOR UPDATE SKIP LOCKED
+  )
+), token AS (
+  INSERT INTO ${table} AS known (id, event, fingerprint, owner, expires_at, keep_until)
+  SELECT $2, ${values} WHERE $1::text <> $2::text
+  ON CONFLICT (id) DO UPDATE SET ${TAKE}, ${later('expires_at')}, ${later('keep_until')}
+  RETURNING known.event
+), claimed AS (
+  INSERT INTO ${table} AS known (id, event, fingerprint, owner, expires_at, keep_until)
+  SELECT $1, ${values} WHERE $1::text = $2::text OR (SELECT event FROM token) = $1::text
+  ON CONFLICT (id) DO UPDATE SET ${TAKE},
+    expires_at = CASE
+      WHEN NOT ${TAKEN} THEN excluded.expires_at
+      WHEN known.done AND ${IS_COPY} THEN greatest(known.expires_at, excluded.keep_until)
+      ELSE known.expires_at END,
+    keep_until = CASE
+      WHEN NOT ${TAKEN} THEN excluded.keep_until
+      WHEN ${IS_COPY} THEN greatest(known.keep_until, excluded.keep_until)
+      ELSE known.keep_until END
+  RETURNING event, fingerprint, owner, done,
+    ceil(extract(epoch FROM expires_at - ${NOW}) * 1000)::float8 AS remaining
+)
+SELECT * FROM claimed`;
   }
 }
 
@@ -170,88 +209,29 @@ function wholeMs(ms: number): string {
 /** Expired entries that each reservation removes. */
 const REMOVED_PER_RESERVATION = 4;
 
-/**
- * The statements of the replay store.
- *
+/*
  * One table stores both keys of a claim: the row of an event has `id = event`, the row of a token names the event that it
  * arrived with. A key that was first a token and then an event is therefore found by the same comparison. An expired
  * row counts as absent. Times are those of the server; durations come from the receiver.
  */
-class ReplayStatements {
-  /** `$1` event, `$2` token, `$3` fingerprint, `$4` owner, `$5` lease and `$6` time to keep, in milliseconds. */
-  readonly reserve: string;
 
-  /** `$1` event, `$2` token, `$3` owner, `$4` lease in milliseconds. */
-  readonly extend: string;
-
-  /** `$1` event, `$2` token, `$3` owner. */
-  readonly commit: string;
-
-  /** As `commit`, in a transaction of the caller: does nothing unless {@link HAS_WRITTEN}. */
-  readonly commitIn: string;
-
-  /** `$1` event, `$2` token, `$3` owner. */
-  readonly release: string;
-
-  /** Frees a token that was reserved for an event in conflict. Values as for `release`. */
-  readonly freeToken: string;
-
-  constructor(schema: string) {
-    const table = `${schema}.replay`;
-    const now = 'clock_timestamp()';
-    const ms = (parameter: string): string => `${parameter}::float8 * interval '1 ms'`;
-    const values = `$1, $3, $4, ${now} + ${ms('$5')}, ${now} + ${ms('$6')}`;
-    const taken = `known.expires_at > ${now}`;
-    const copy = `known.event = excluded.event AND known.fingerprint = excluded.fingerprint`;
-    const unlessTaken = (column: string): string =>
-      `${column} = CASE WHEN ${taken} THEN known.${column} ELSE excluded.${column} END`;
-    const later = (column: string): string => `${column} = CASE
-      WHEN NOT ${taken} THEN excluded.${column}
-      WHEN known.event = excluded.event THEN greatest(known.${column}, excluded.${column})
-      ELSE known.${column} END`;
-    const take = ['event', 'fingerprint', 'owner', 'done'].map(unlessTaken).join(', ');
-
-    // The token first: if it belongs to another event, the event is left alone. ON CONFLICT reads the row as it is when
-    // its lock is granted, not as it was when the statement started, so of two concurrent claims one sees the other.
-    this.reserve = `WITH pruned AS (
-  DELETE FROM ${table} WHERE id IN (
-    SELECT id FROM ${table} WHERE expires_at <= now() AND id <> $1 AND id <> $2
-    ORDER BY expires_at LIMIT ${REMOVED_PER_RESERVATION} FOR UPDATE SKIP LOCKED
+const NOW = 'clock_timestamp()';
+const TAKEN = `known.expires_at > ${NOW}`;
+const IS_COPY = `known.event = excluded.event AND known.fingerprint = excluded.fingerprint`;
+const TAKE = ['event', 'fingerprint', 'owner', 'done']
+  .map(
+    (column) => `${column} = CASE WHEN ${TAKEN} THEN known.${column} ELSE excluded.${column} END`,
   )
-), token AS (
-  INSERT INTO ${table} AS known (id, event, fingerprint, owner, expires_at, keep_until)
-  SELECT $2, ${values} WHERE $1::text <> $2::text
-  ON CONFLICT (id) DO UPDATE SET ${take}, ${later('expires_at')}, ${later('keep_until')}
-  RETURNING known.event
-), claimed AS (
-  INSERT INTO ${table} AS known (id, event, fingerprint, owner, expires_at, keep_until)
-  SELECT $1, ${values} WHERE $1::text = $2::text OR (SELECT event FROM token) = $1::text
-  ON CONFLICT (id) DO UPDATE SET ${take},
-    expires_at = CASE
-      WHEN NOT ${taken} THEN excluded.expires_at
-      WHEN known.done AND ${copy} THEN greatest(known.expires_at, excluded.keep_until)
-      ELSE known.expires_at END,
-    keep_until = CASE
-      WHEN NOT ${taken} THEN excluded.keep_until
-      WHEN ${copy} THEN greatest(known.keep_until, excluded.keep_until)
-      ELSE known.keep_until END
-  RETURNING event, fingerprint, owner, done,
-    ceil(extract(epoch FROM expires_at - ${now}) * 1000)::float8 AS remaining
-)
-SELECT * FROM claimed`;
+  .join(', ');
+/** `$1` event, `$3` owner. */
+const HELD = `id = $1 AND event = $1 AND owner = $3 AND NOT done AND expires_at > ${NOW}`;
 
-    // The holder of an event also holds its token, whichever copy of the event it arrived with.
-    const held = `id = $1 AND event = $1 AND owner = $3 AND NOT done AND expires_at > ${now}`;
-    const itsToken = `id = $2 AND id <> $1 AND event = $1 AND EXISTS (SELECT FROM held)`;
-    const both = (change: (which: string) => string, holder = held): string =>
-      `WITH held AS (${change(holder)} RETURNING id), token AS (${change(itsToken)}) SELECT id FROM held`;
-    const set = (columns: string) => (which: string) =>
-      `UPDATE ${table} SET ${columns} WHERE ${which}`;
-    this.extend = both(set(`expires_at = ${now} + ${ms('$4')}`));
-    const commit = set('done = true, owner = NULL, expires_at = keep_until');
-    this.commit = both(commit);
-    this.commitIn = both(commit, `${held} AND ${HAS_WRITTEN}`);
-    this.release = both((which) => `DELETE FROM ${table} WHERE ${which}`);
-    this.freeToken = `DELETE FROM ${table} WHERE id = $2 AND event = $1 AND owner = $3 AND NOT done`;
-  }
+function ms(parameter: string): string {
+  return `${parameter}::float8 * interval '1 ms'`;
+}
+
+/** Changes the rows of an event and of its token: its holder also holds the token, whichever copy of the event that arrived with. */
+function changeOfBoth(change: string, held = HELD): string {
+  const itsToken = `id = $2 AND id <> $1 AND event = $1 AND EXISTS (SELECT FROM held)`;
+  return `WITH held AS (${change} WHERE ${held} RETURNING id), token AS (${change} WHERE ${itsToken}) SELECT id FROM held`;
 }

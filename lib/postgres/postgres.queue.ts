@@ -7,7 +7,6 @@ import {
   isPool,
   optionsOf,
   type PostgresPool,
-  type RunStatement,
   warnOfMissingTimeouts,
 } from './database.js';
 import { describeServer } from './database-failure.js';
@@ -19,7 +18,6 @@ import {
   resolveDatabaseQueueOptions,
 } from './queue-options.js';
 import { SCHEMA } from './sql-text.js';
-import { joinTransaction } from './transactions/join-transaction.js';
 
 /** Set either `connectionString` or `pool`. */
 export interface PostgresQueueOptions extends DatabaseQueueOptions {
@@ -77,10 +75,8 @@ class ServerHost implements QueueHost {
   readonly shared = true;
   readonly migrates: boolean;
   readonly server: string;
-  readonly join: (tx: unknown) => RunStatement = joinTransaction;
-  private owned: Pool | undefined;
-
   readonly schema: string;
+  private owned: Pool | undefined;
 
   constructor(
     private readonly options: option.Read<typeof OPTIONS>,

@@ -1,120 +1,270 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
+import { KEPT_UNUSED } from '../queue/key-order.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
+import type { DeliveryFilter } from '../queue/webhook-queue.js';
+import { deleteInBatches } from './connection.js';
+import type { Row } from './database.js';
 import { isOutage } from './database-failure.js';
+import { counting, IS_WAITING } from './delivery-table.js';
+import { conditionsOf } from './delivery-lists.js';
 import type { QueueConnection } from './queue-connection.js';
-import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
-import { DELETED_AT_ONCE, MERGED_AT_ONCE, type UpkeepStatements } from './upkeep-statements.js';
+import { countedAt, now } from './sql-text.js';
 
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
-
+/** Changes of counts that one statement merges. */
+const MERGED_AT_ONCE = 5_000;
 /** Milliseconds between two pages in which unused keys, or unused limits, are looked for. */
 const UNUSED_INTERVAL = 60_000;
-
-/** Before the first key, and before the first lane. */
-const FIRST_KEY: readonly string[] = ['', ''];
-const FIRST_LIMIT: readonly string[] = [''];
+/** Deliveries that one statement deletes. */
+export const DELETED_AT_ONCE = 1_000;
 
 /**
- * Deletes what is past its retention, or not used any more, and merges counts. Each consumer does so, in small batches; what one
- * misses, the next one makes up for. It starts when it is constructed.
+ * Deletes what is past its retention, not used any more, or asked to be deleted, and merges counts. Each consumer does so, in small
+ * batches; what one misses, the next one makes up for.
  */
 export class QueueUpkeep {
-  private readonly timers: readonly CancelWake[];
-  private hasEnded = false;
-  /** The ends of the pages in which unused keys and limits were looked for last. */
-  private keysUntil = FIRST_KEY;
-  private limitsUntil = FIRST_LIMIT;
+  constructor(private readonly connection: QueueConnection) {}
 
-  /** @param onFailure - called for each failure that is no outage */
-  constructor(
-    private readonly connection: QueueConnection,
-    private readonly statements: UpkeepStatements,
-    private readonly options: ResolvedDatabaseQueueOptions,
-    onFailure: (error: unknown) => void,
-  ) {
-    const { clock, keepDelivered, keepDead, keepPayloads } = options;
+  /**
+   * Starts to delete and to merge.
+   *
+   * @param onFailure - called for each failure that is no outage
+   * @returns a function that ends it
+   */
+  start(onFailure: (error: unknown) => void): CancelWake {
+    const { clock, keepDelivered, keepDead, keepPayloads } = this.connection.options;
+    let hasEnded = false;
     const reporting = async <T>(work: () => Promise<T>): Promise<T> => {
       try {
         return await work();
       } catch (error) {
         // Claims report an outage.
-        if (!isOutage(error) && !this.hasEnded) onFailure(error);
+        if (!isOutage(error) && !hasEnded) onFailure(error);
         throw error;
       }
     };
-    const inBatches = (batch: () => Promise<boolean>): CancelWake =>
-      repeatInBatches(clock, RETENTION_INTERVAL, async () => reporting(batch));
-    this.timers = [
-      inBatches(async () => this.deleteOld('deleteDelivered', keepDelivered)),
-      ...(keepDead === undefined
-        ? []
-        : [inBatches(async () => this.deleteOld('deleteDead', keepDead))]),
-      ...(keepPayloads === undefined
-        ? []
-        : [inBatches(async () => this.dropPayloads(keepPayloads))]),
-      repeat(clock, UNUSED_INTERVAL, async () => reporting(async () => this.deleteUnused())),
+    const inBatches = (
+      keep: number | undefined,
+      batch: (keep: number) => Promise<boolean>,
+    ): CancelWake[] => {
+      if (keep === undefined) return [];
+      const work = async (): Promise<boolean> => reporting(async () => batch(keep));
+      return [repeatInBatches(clock, RETENTION_INTERVAL, work)];
+    };
+    let [keysUntil, limitsUntil]: (readonly string[])[] = [['', ''], ['']];
+    const deleteUnused = async (): Promise<void> => {
+      keysUntil = await this.deleteUnusedKeys(keysUntil!);
+      limitsUntil = await this.deleteUnusedLimits(limitsUntil!);
+    };
+    const timers = [
+      ...inBatches(keepDelivered, async (keep) => this.deleteDelivered(keep)),
+      ...inBatches(keepDead, async (keep) => this.deleteDead(keep)),
+      ...inBatches(keepPayloads, async (keep) => this.dropPayloads(keep)),
+      repeat(clock, UNUSED_INTERVAL, async () => reporting(deleteUnused)),
       repeat(clock, MERGE_INTERVAL, async () => reporting(async () => this.mergeCounts())),
     ];
+    return () => {
+      hasEnded = true;
+      for (const cancel of timers) cancel();
+    };
   }
 
-  end(): void {
-    this.hasEnded = true;
-    for (const cancel of this.timers) cancel();
+  /** Deletes finished deliveries that were recorded before a time. @returns how many */
+  async prune(before: number, tenant: string | undefined): Promise<number> {
+    const conditions = conditionsOf({ until: before, tenant }, this.connection.name);
+    conditions.always(`status <> 'pending'`);
+    return this.deleteAll(conditions.text, conditions.values, DELETED_AT_ONCE);
   }
 
-  /** @returns milliseconds until the next batch */
-  private async mergeCounts(): Promise<number> {
-    const [row] = await this.connection.query(this.statements.merge, [this.options.name]);
+  /**
+   * Deletes deliveries in any state, except those that are being attempted: their requests may still be sent.
+   *
+   * @returns how many
+   */
+  async erase(filter: DeliveryFilter): Promise<number> {
+    const conditions = conditionsOf(filter, this.connection.name);
+    conditions.add(this.connection.now, (time) => `leased_until <= ${now(time)}`);
+    // Until nothing is left: rows that are being changed are skipped.
+    return this.deleteAll(conditions.text, conditions.values, 1);
+  }
+
+  /** Deletes a batch of deliveries that were delivered some milliseconds ago. @returns whether there are more */
+  async deleteDelivered(keep: number): Promise<boolean> {
+    return this.deleteOld(`status = 'delivered' AND updated_at`, 'updated_at', keep);
+  }
+
+  /** Deletes a batch of dead deliveries that were recorded some milliseconds ago. @returns whether there are more */
+  async deleteDead(keep: number): Promise<boolean> {
+    const recorded = `status = 'dead' AND NOT holds_key AND created_at`;
+    return this.deleteOld(recorded, 'created_at, id', keep);
+  }
+
+  /**
+   * Drops the payloads of a batch of deliveries that were delivered some milliseconds ago, unless another process is doing so. It starts
+   * again from the oldest one after a clock that was ahead.
+   *
+   * @returns whether there may be more
+   */
+  async dropPayloads(keep: number): Promise<boolean> {
+    const { schema, name, now: time } = this.connection;
+    const until = `${now('$2')} - $3::float8 * interval '1 ms'`;
+    const statement = `WITH known AS (
+  INSERT INTO ${schema}.delivery_retention (queue) VALUES ($1::text) ON CONFLICT (queue) DO NOTHING
+), turn AS MATERIALIZED (
+  SELECT * FROM ${schema}.delivery_retention WHERE queue = $1::text FOR NO KEY UPDATE SKIP LOCKED
+), old AS MATERIALIZED (
+  SELECT delivery.* FROM turn, LATERAL (
+    SELECT seq, updated_at FROM ${schema}.delivery AS delivery WHERE queue = $1::text AND status = 'delivered'
+      AND updated_at > CASE WHEN payloads_until <= ${until} THEN payloads_until ELSE '-infinity' END AND updated_at <= ${until}
+    ORDER BY updated_at FETCH FIRST ${DELETED_AT_ONCE} ROWS WITH TIES
+  ) AS delivery
+), dropped AS (
+  UPDATE ${schema}.delivery SET payload = NULL, payload_dropped = true
+  WHERE seq = ANY (ARRAY(SELECT seq FROM old)) AND payload IS NOT NULL
+), moved AS (
+  UPDATE ${schema}.delivery_retention SET payloads_until = (SELECT max(updated_at) FROM old)
+  WHERE queue = $1::text AND EXISTS (SELECT FROM old)
+)
+SELECT count(*)::int AS seen FROM old`;
+    const [row] = await this.connection.queryInIndexOrder(statement, [name, time, keep]);
+    return Number(row!['seen']) >= DELETED_AT_ONCE;
+  }
+
+  /**
+   * Adds a batch of changes to the counts. Rows are counted in the order of their keys, so that several processes do not deadlock.
+   *
+   * @returns milliseconds until the next batch
+   */
+  async mergeCounts(): Promise<number> {
+    const { schema, name } = this.connection;
+    const statement = `WITH merged AS (
+  DELETE FROM ${schema}.delivery_change WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM ${schema}.delivery_change WHERE queue = $1::text LIMIT ${MERGED_AT_ONCE} FOR UPDATE SKIP LOCKED))
+  RETURNING *
+), counted AS (
+  INSERT INTO ${schema}.delivery_count AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
+  SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
+    sum(delivered), sum(dead)
+  FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
+  ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
+    DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
+  RETURNING total.delivered, total.dead
+)
+SELECT (SELECT count(*)::int FROM merged) AS merged,
+  (SELECT count(*)::int FROM counted WHERE delivered = 0 AND dead = 0) AS emptied`;
+    const [row] = await this.connection.query(statement, [name]);
     if (Number(row!['emptied']) > 0) await this.deleteEmptyCounts();
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
-  /** Deletes a batch. @returns whether there is more */
-  private async deleteOld(which: 'deleteDelivered' | 'deleteDead', keep: number): Promise<boolean> {
-    const query = this.statements[which](this.options.name, keep, this.connection.now);
-    const [row] = await this.connection.queryInIndexOrder(...query);
+  /**
+   * Deletes those keys of a page that have not been used for {@link KEPT_UNUSED}.
+   *
+   * @param after - lane and ordering key: the last one of the page before, or two empty strings
+   * @returns the last one of this page; two empty strings for the last page
+   */
+  async deleteUnusedKeys(after: readonly string[]): Promise<readonly string[]> {
+    return this.deleteUnused('delivery_key', ['lane', 'ordering_key'], after);
+  }
+
+  /**
+   * As {@link deleteUnusedKeys}, for the limits of lanes without pending deliveries, by lane only. A transaction that records one
+   * meanwhile may still see the limits: `DeliveryLimitTable.findLanes` finds its lane.
+   */
+  async deleteUnusedLimits(after: readonly string[]): Promise<readonly string[]> {
+    const delivery = `${this.connection.schema}.delivery`;
+    return this.deleteUnused(
+      'delivery_limit',
+      ['lane'],
+      after,
+      `AND NOT EXISTS (SELECT FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND ${IS_WAITING})
+      AND NOT EXISTS (SELECT FROM ${delivery} AS delivery WHERE queue = $1::text AND delivery.lane = one.lane AND holds_key)`,
+    );
+  }
+
+  /** @param condition - of a row `one`, besides */
+  private async deleteUnused(
+    tableName: string,
+    columns: readonly string[],
+    after: readonly string[],
+    condition = '',
+  ): Promise<readonly string[]> {
+    const { schema, name, now: time } = this.connection;
+    const table = `${schema}.${tableName}`;
+    const of = (row: string): string => columns.map((column) => `${row}.${column}`).join(', ');
+    const start = columns.map((_, index) => `$${index + 3}::text`).join(', ');
+    const statement = `WITH page AS MATERIALIZED (
+  SELECT ${of('one')} FROM ${table} AS one
+  WHERE queue = $1::text AND (${of('one')}) > (${start}) ORDER BY ${of('one')} LIMIT ${DELETED_AT_ONCE}
+), unused AS MATERIALIZED (
+  SELECT unused.place FROM page, LATERAL (
+    SELECT one.ctid AS place FROM ${table} AS one WHERE queue = $1::text AND (${of('one')}) = (${of('page')})
+      AND used_at <= ${now('$2')} - ${KEPT_UNUSED}::float8 * interval '1 ms' ${condition}
+    FOR UPDATE SKIP LOCKED
+  ) AS unused
+), gone AS (
+  DELETE FROM ${table} WHERE ctid = ANY (ARRAY(SELECT place FROM unused))
+)
+SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEFT JOIN (
+  SELECT ${of('page')} FROM page ORDER BY ${columns.map((column) => `${column} DESC`).join(', ')} LIMIT 1
+) AS last ON true`;
+    const [row] = await this.connection.queryInIndexOrder(statement, [name, time, ...after]);
+    const isLast = Number(row!['seen']) < DELETED_AT_ONCE;
+    return columns.map((column) => (isLast ? '' : (row![column] as string)));
+  }
+
+  /** @param expires - a condition that ends with the time from which a delivery is kept for `keep` milliseconds */
+  private async deleteOld(expires: string, order: string, keep: number): Promise<boolean> {
+    const condition = `queue = $1::text AND ${expires} <= ${now('$2')} - $3::float8 * interval '1 ms'`;
+    const { name, now: time } = this.connection;
+    const [row] = await this.deleteBatch(condition, order, [name, time, keep]);
     const gone = Number(row!['gone']);
     const hasMore = gone >= DELETED_AT_ONCE;
     if (gone > 0 && !hasMore) await this.deleteEmptyCounts();
     return hasMore;
   }
 
+  /** @param least - deleted rows of a batch after which another one follows */
+  private async deleteAll(
+    condition: string,
+    values: readonly unknown[],
+    least: number,
+  ): Promise<number> {
+    const batch = async () => this.deleteBatch(condition, 'created_at, id', values);
+    const deleted = await deleteInBatches(least, batch);
+    await this.deleteEmptyCounts();
+    return deleted;
+  }
+
+  /**
+   * Deletes a batch with its attempts, and returns one row with their number. A locked row is being changed, by a statement that locks
+   * rows in another order.
+   */
+  private async deleteBatch(
+    condition: string,
+    order: string,
+    values: readonly unknown[],
+  ): Promise<readonly Row[]> {
+    const { schema } = this.connection;
+    const statement = `WITH old AS MATERIALIZED (
+  SELECT seq FROM ${schema}.delivery WHERE ${condition} ORDER BY ${order} LIMIT ${DELETED_AT_ONCE} FOR UPDATE SKIP LOCKED
+), made AS (
+  DELETE FROM ${schema}.attempt WHERE delivery_seq = ANY (ARRAY(SELECT seq FROM old))
+), gone AS (
+  DELETE FROM ${schema}.delivery WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status, queue, created_at, endpoint_id, tenant, receiver
+), counted AS (
+  ${counting(schema, 'gone', -1)}
+)
+SELECT count(*)::int AS gone FROM gone`;
+    return this.connection.queryInIndexOrder(statement, values);
+  }
+
   private async deleteEmptyCounts(): Promise<void> {
-    await this.connection.query(this.statements.deleteEmptyCounts, [this.options.name]);
-  }
-
-  /** Drops a batch of payloads. @returns whether there is more */
-  private async dropPayloads(keep: number): Promise<boolean> {
-    const values = [this.options.name, this.connection.now, keep];
-    const [row] = await this.connection.queryInIndexOrder(this.statements.dropPayloads, values);
-    return Number(row!['seen']) >= DELETED_AT_ONCE;
-  }
-
-  /** Looks for unused keys and limits in the next page of each, and starts again after the last page. */
-  private async deleteUnused(): Promise<void> {
-    this.keysUntil = await this.deleteUnusedOf(
-      this.statements.deleteUnusedKeys,
-      this.keysUntil,
-      FIRST_KEY,
+    const { schema, name } = this.connection;
+    await this.connection.query(
+      `DELETE FROM ${schema}.delivery_count WHERE queue = $1::text AND delivered = 0 AND dead = 0`,
+      [name],
     );
-    this.limitsUntil = await this.deleteUnusedOf(
-      this.statements.deleteUnusedLimits,
-      this.limitsUntil,
-      FIRST_LIMIT,
-    );
-  }
-
-  /** @returns the end of the page */
-  private async deleteUnusedOf(
-    statement: string,
-    after: readonly string[],
-    first: readonly string[],
-  ): Promise<readonly string[]> {
-    const values = [this.options.name, this.connection.now, ...after];
-    const [row] = await this.connection.queryInIndexOrder(statement, values);
-    const { seen, lane, ordering_key: key } = row!;
-    if (Number(seen) < DELETED_AT_ONCE) return first;
-    return (key === undefined ? [lane] : [lane, key]) as string[];
   }
 }

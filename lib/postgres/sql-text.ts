@@ -42,6 +42,44 @@ export function countedAt(createdAt: string): string {
   return `to_timestamp(floor(date_part('epoch', ${createdAt}) / ${seconds}) * ${seconds})`;
 }
 
+/** The conditions of a statement, with its values. */
+export class Conditions {
+  private readonly texts: string[] = [];
+
+  /** @param values - those that the statement has besides: `$1` and the next ones */
+  constructor(readonly values: unknown[] = []) {}
+
+  /** `' WHERE …'`, or nothing without conditions. */
+  get clause(): string {
+    return this.texts.length === 0 ? '' : ` WHERE ${this.text}`;
+  }
+
+  get text(): string {
+    return this.texts.join(' AND ');
+  }
+
+  always(text: string): void {
+    this.texts.push(text);
+  }
+
+  /** Adds a condition unless its value is `undefined`. */
+  add(value: unknown, condition: (parameter: string) => string): void {
+    if (value !== undefined) this.always(condition(`$${this.values.push(value)}`));
+  }
+
+  /**
+   * Begins a page after a row, in descending order.
+   *
+   * @param place - its time in epoch milliseconds, and its id
+   * @param columns - both columns in brackets
+   */
+  after(place: readonly [at: number, id: string] | undefined, columns: string): void {
+    if (place === undefined) return;
+    const [at, id] = place.map((value) => `$${this.values.push(value)}`);
+    this.always(`${columns} < (${timeOf(at!)}, ${id}::text COLLATE "C")`);
+  }
+}
+
 /**
  * Replaces `$1`, `$2`, … by literals, for a library or a protocol that takes statements without values.
  *

@@ -1,22 +1,17 @@
 import type { Duration } from '../clock/duration.js';
-import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
+import { Connection, type OpenDatabase } from './connection.js';
 import {
   Database,
   type PostgresClient,
   type PostgresClientSource,
-  type Row,
-  type RunStatement,
   warnOfMissingTimeouts,
 } from './database.js';
-import { databaseFailure } from './database-failure.js';
-import { OwnDatabase, requireSameDatabase } from './database-identity.js';
-import { SchemaMigrator } from './migrations/schema.migrator.js';
+import { OwnDatabase } from './database-identity.js';
 import { SCHEMA } from './sql-text.js';
-import { runInCall } from './transactions/join-transaction.js';
 
 /** Options of every store on PostgreSQL. All optional. */
 export interface PostgresStoreOptions {
@@ -34,108 +29,56 @@ export const STORE = {
   clock: option.optional(option.CLOCK),
 };
 
-/** A kind of store, for messages, and its default timeout. */
-export interface StoreDescription {
+type StoreOptions = { readonly [Name in keyof typeof STORE]: option.Read<(typeof STORE)[Name]> };
+
+interface StoreDescription<Options extends StoreOptions> {
   /** The class, for errors in its options. */
   readonly name: string;
   /** The subject of an error message: 'The replay store'. */
   readonly subject: string;
-  /** Milliseconds. */
+  /** The default, in milliseconds. */
   readonly timeout: number;
+  readonly options: option.Rule<Options>;
 }
 
-type StoreOptions = { readonly [Name in keyof typeof STORE]: option.Read<(typeof STORE)[Name]> };
+/** The database of a store, whose client belongs to the application. */
+export class StoreConnection<Options extends StoreOptions = StoreOptions> extends Connection {
+  readonly options: Options;
+  private readonly opened: OpenDatabase;
 
-/** Milliseconds for a step of the schema, which may wait for another process that runs it. */
-const MIGRATION_TIMEOUT = 60_000;
-
-/** Runs the statements of a store, with a timeout, and reports every failure as a {@link WebhookStoreError}. */
-export class StoreConnection {
-  readonly schema: string;
-  readonly clock: WebhookClock;
-  private readonly database: Database;
-  private readonly timeout: number;
-  private readonly own: OwnDatabase;
-
-  private constructor(
-    private readonly description: StoreDescription,
+  /** @throws {@link WebhookConfigurationError} for an invalid client or option */
+  constructor(
+    description: StoreDescription<Options>,
     source: PostgresClientSource,
-    options: StoreOptions,
-  ) {
-    this.schema = options.schema;
-    this.clock = options.clock ?? new SystemClock();
-    this.timeout = options.timeout ?? description.timeout;
-    this.database = new Database(source, this.clock);
-    this.own = new OwnDatabase(this.database, this.timeout);
-  }
-
-  /**
-   * Reads the options of a store, and connects it.
-   *
-   * @throws {@link WebhookConfigurationError} for an invalid client or option
-   */
-  static read<Options extends StoreOptions>(
-    description: StoreDescription,
-    source: PostgresClientSource,
-    rule: option.Rule<Options>,
     given: unknown,
-  ): { readonly connection: StoreConnection; readonly options: Options } {
-    const problems = new Problems(description.name);
+  ) {
+    const { name, subject } = description;
+    const problems = new Problems(name);
     problems.require(
       typeof source === 'function' || isClient(source),
       'client',
       'must be a Pool of pg, another object with query(text, values), or a function that returns one',
     );
-    const options = readOptions(rule, given, problems);
-    warnOfMissingTimeouts(description.name, source);
-    return { connection: new StoreConnection(description, source, options), options };
+    const options = readOptions(description.options, given, problems);
+    const { schema, clock = new SystemClock(), timeout = description.timeout } = options;
+    super(subject, schema, clock, timeout);
+    this.options = options;
+    warnOfMissingTimeouts(name, source);
+    const database = new Database(source, clock);
+    this.opened = { database, own: new OwnDatabase(database, timeout) };
   }
 
-  /**
-   * Runs one statement outside any transaction.
-   *
-   * @param values - strings, numbers and `null`, which every driver sends alike
-   * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
-   */
-  async query(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
-    return this.reporting(async () => this.database.query(this.timeout, statement, values));
+  override get server(): string {
+    return this.opened.database.server;
   }
 
-  /** As `query`, for a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
-  async search(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
-    const isPossible = !values.some((value) => typeof value === 'string' && value.includes('\0'));
-    return isPossible ? this.query(statement, values) : [];
-  }
-
-  /**
-   * Runs statements in a transaction of the caller.
-   *
-   * @param own - checks that the transaction is of the database of this store; see {@link requireSameDatabase}
-   * @throws {@link WebhookDeliveryError} `unsupported_option` if `tx` is not a transaction
-   * @throws {@link WebhookStoreError} `store_unavailable`, `schema_behind`
-   */
-  async queryIn(
-    tx: unknown,
-    work: (run: RunStatement) => Promise<readonly Row[]>,
-    own?: Parameters<typeof requireSameDatabase>[3],
-  ): Promise<readonly Row[]> {
-    return this.reporting(async () =>
-      runInCall(
-        async () => this.database.join(tx),
-        async (call) => this.inTime(call),
-        async (run) => {
-          if (own !== undefined) {
-            await requireSameDatabase(tx as object, run, this.own, own);
-          }
-          return work(run);
-        },
-      ),
-    );
+  override async open(): Promise<OpenDatabase> {
+    return this.opened;
   }
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
   async identify(): Promise<void> {
-    await this.own.identify();
+    await this.opened.own.identify();
   }
 
   /**
@@ -144,22 +87,7 @@ export class StoreConnection {
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_ahead`
    */
   async migrate(): Promise<void> {
-    const run: RunStatement = async (statement, values) =>
-      this.database.query(MIGRATION_TIMEOUT, statement, values);
-    await this.reporting(async () => new SchemaMigrator(run, this.schema).migrate());
-  }
-
-  private async inTime<T>(work: () => Promise<T>): Promise<T> {
-    return inTime(this.clock, this.timeout, work, () => new Error('timeout expired'));
-  }
-
-  private async reporting<T>(work: () => Promise<T>): Promise<T> {
-    try {
-      return await work();
-    } catch (cause) {
-      if (cause instanceof WebhookDeliveryError) throw cause;
-      throw databaseFailure(this.description.subject, cause, this.database.server);
-    }
+    await this.using(async ({ database }) => this.migratorOf(database).migrate());
   }
 }
 

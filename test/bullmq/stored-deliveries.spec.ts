@@ -9,7 +9,6 @@ import type { DeliveryJob } from '../../lib/bullmq/delivery-job.js';
 import { DeliveryRunner } from '../../lib/bullmq/delivery-runner.js';
 import { FairTurns } from '../../lib/bullmq/fair-turns.js';
 import { BullMqQueue } from '../../lib/bullmq/index.js';
-import { KeyOrder } from '../../lib/bullmq/key-order.js';
 import { KeyTurns } from '../../lib/bullmq/key-turns.js';
 import type { LaneGate } from '../../lib/bullmq/lane-gate.js';
 import { SharedLimits } from '../../lib/bullmq/shared-limits.js';
@@ -146,10 +145,9 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
   function partsOn(bull: Queue, clock: TestClock) {
     const history = new DeliveryHistory(bull, false);
     const turns = new FairTurns(bull);
-    const order = new KeyOrder(bull, clock);
-    const keys = new KeyTurns(bull, order, clock);
+    const keys = new KeyTurns(bull, clock);
     const limits = new SharedLimits(bull, clock, 30_000);
-    const parts = { queue: bull, history, turns, order, keys, limits, clock };
+    const parts = { queue: bull, history, turns, keys, limits, clock };
     return { ...parts, deliveries: new StoredDeliveries(parts) };
   }
 

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { ClaimLoop } from '../../lib/postgres/claim-loop.js';
 import type { ClaimedDelivery } from '../../lib/postgres/delivery-row.js';
-import type { ClaimRequest } from '../../lib/postgres/delivery-statements.js';
+import type { ClaimRequest } from '../../lib/postgres/delivery-table.js';
 import { LimitedLanes } from '../../lib/postgres/limited-lanes.js';
 import { due } from './deliveries.js';
 

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { Database, type RunStatement } from '../../lib/postgres/database.js';
+import { Database } from '../../lib/postgres/database.js';
 import { DatabaseQueue } from '../../lib/postgres/database.queue.js';
 import type { QueueHost } from '../../lib/postgres/queue-connection.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
@@ -34,10 +34,6 @@ class FlappingHost implements QueueHost {
 
   async close(): Promise<void> {
     this.left--;
-  }
-
-  join(): RunStatement {
-    throw new Error('not asked for');
   }
 }
 

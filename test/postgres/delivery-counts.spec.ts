@@ -1,6 +1,7 @@
 import { afterAll, expect, it, jest } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { UpkeepStatements } from '../../lib/postgres/upkeep-statements.js';
+import type { QueueConnection } from '../../lib/postgres/queue-connection.js';
+import { QueueUpkeep } from '../../lib/postgres/queue-upkeep.js';
 import { PostgresQueue } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from './database.js';
@@ -83,11 +84,15 @@ const HOUR = 3_600_000;
   it('stay right while several processes merge, and after redeliveries and deletions', async () => {
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool, schema });
-    const { merge } = new UpkeepStatements(schema);
+    const upkeep = new QueueUpkeep({
+      schema,
+      name: 'webhook-deliveries',
+      query: async (text: string, values: unknown[]) => (await pool.query(text, values)).rows,
+    } as unknown as QueueConnection);
     const rowsIn = async (table: string): Promise<number> =>
       (await pool.query(`SELECT FROM ${schema}.${table}`)).rowCount!;
     const mergeAll = async (): Promise<void> => {
-      await Promise.all([1, 2, 3].map(async () => pool.query(merge, ['webhook-deliveries'])));
+      await Promise.all([1, 2, 3].map(async () => upkeep.mergeCounts()));
       // The queue may be merging too.
       await until(async () => (await rowsIn('delivery_change')) === 0);
     };

@@ -5,7 +5,7 @@ import { Pool } from 'pg';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { type PostgresPool, PostgresQueue } from '../../lib/postgres/index.js';
 import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
-import { DELETED_AT_ONCE } from '../../lib/postgres/upkeep-statements.js';
+import { DELETED_AT_ONCE } from '../../lib/postgres/queue-upkeep.js';
 import { migrationSteps } from '../../lib/postgres/migrations/migration-steps.js';
 import { stepBlock } from '../../lib/postgres/migrations/schema.migrator.js';
 import type { OutgoingDelivery } from 'nestjs-webhook-token/ports';

@@ -11,7 +11,7 @@ import type {
 } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue, PostgresReplayStore } from '../../lib/postgres/index.js';
-import { joinTransaction } from '../../lib/postgres/transactions/join-transaction.js';
+import { joinTransaction } from '../../lib/postgres/transactions.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase, until } from './database.js';

@@ -3,7 +3,7 @@ import { isWebhookError, missingPackageOf } from '../../errors/webhook.error.js'
 import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
 import type { PostgresClient, RunStatement } from '../../postgres/database.js';
 import { SchemaMigrator } from '../../postgres/migrations/schema.migrator.js';
-import { rowsOf } from '../../postgres/transactions/transaction-adapters.js';
+import { statementsOn } from '../../postgres/transactions.js';
 import { type Arguments, type Options, runWithArguments, UsageError } from '../arguments.js';
 import type { CommandIo } from '../command.interface.js';
 import type { DatabaseCall } from './database-call.js';
@@ -93,10 +93,6 @@ export async function withTransaction<T>(
       connection.release(true);
     }
   });
-}
-
-function statementsOn(client: PostgresClient): RunStatement {
-  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
 }
 
 /** Refuses a schema without the tables of this version. */

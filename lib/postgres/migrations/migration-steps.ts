@@ -188,7 +188,7 @@ function deliveryOrder(schema: string): readonly string[] {
 /**
  * Limits of lanes that hold for all processes.
  *
- * - `delivery_limit` has the limits of a lane, and what is left of them; see `LimitStatements`.
+ * - `delivery_limit` has the limits of a lane, and what is left of them; see `DeliveryLimitTable`.
  * - `limited`: the lane had limits when the delivery was recorded. It keeps what waits for a limit out of the index that other
  *   claims read; the row of `delivery_limit` is the rule.
  */

@@ -47,20 +47,13 @@ END
 $migration$`;
 }
 
-/** A step as plain SQL. */
-interface ScriptStep {
-  readonly version: number;
-  readonly name: string;
-  readonly sql: string;
-}
-
 /**
  * The steps as plain SQL, for another migration tool: without a transaction, which that tool opens. The first one creates the
  * schema.
  *
  * @param from - the version of the schema now; 0 for none
  */
-export function scriptSteps(schema: string, from = 0): readonly ScriptStep[] {
+export function scriptSteps(schema: string, from = 0) {
   return migrationSteps(schema)
     .filter(({ version }) => version > from)
     .map((step) => {

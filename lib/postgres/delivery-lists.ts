@@ -1,12 +1,20 @@
 import {
   COUNT_GRAIN,
   type DeliveryCountFilter,
+  type DeliveryCounts,
   type DeliveryFilter,
   type DeliveryPageRequest,
+  type ListedDelivery,
 } from '../queue/webhook-queue.js';
-import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
-import { COLUMNS, type Query } from './delivery-statements.js';
-import { millisecondsOf, timeOf } from './sql-text.js';
+import type {
+  DeliveryAttempt,
+  DeliveryKeyState,
+  DeliveryStatus,
+} from '../queue/webhook-delivery.js';
+import { attemptOf, countsOf, listedDelivery } from './delivery-row.js';
+import { COLUMNS } from './delivery-table.js';
+import type { QueueConnection } from './queue-connection.js';
+import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {
@@ -20,35 +28,50 @@ const KEY_CONDITIONS: Readonly<Record<DeliveryKeyState, string>> = {
   blocking: `status = 'dead' AND holds_key`,
 };
 
-export class ListStatements {
-  constructor(private readonly schema: string) {}
+const FILTER_COLUMNS = {
+  tenant: 'tenant',
+  endpointId: 'endpoint_id',
+  subject: 'subject',
+  receiver: 'receiver',
+  eventId: 'event_id',
+  event: 'event',
+} as const;
 
-  /** `$1` queue, `$2` id. */
-  get attempts(): string {
-    return `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
+/** Lists and counts of deliveries. */
+export class DeliveryLists {
+  private readonly schema: string;
+
+  constructor(private readonly connection: QueueConnection) {
+    this.schema = connection.schema;
+  }
+
+  async attempts(id: string): Promise<readonly DeliveryAttempt[]> {
+    const statement = `SELECT attempt, ${millisecondsOf('started_at')} AS started, duration_ms AS duration, method, status_code,
   reason, answer, signed
 FROM ${this.schema}.attempt WHERE delivery_seq = (SELECT seq FROM ${this.schema}.delivery WHERE queue = $1::text AND id = $2::text)
 ORDER BY started_at, claim`;
+    const rows = await this.connection.search(statement, [this.connection.name, id]);
+    return rows.map(attemptOf);
   }
 
-  list(queue: string, filter: DeliveryFilter, { after, limit }: DeliveryPageRequest): Query {
-    const values: unknown[] = [queue, limit];
-    const conditions = conditionsOf(filter, values);
-    if (after !== undefined) {
-      const at = timeOf(`$${values.push(after.createdAt)}`);
-      conditions.push(`(created_at, id) < (${at}, $${values.push(after.id)}::text COLLATE "C")`);
-    }
-    return [
-      `SELECT ${COLUMNS} FROM ${this.schema}.delivery WHERE ${conditions.join(' AND ')}
-ORDER BY created_at DESC, id DESC LIMIT $2::int`,
-      values,
-    ];
+  async list(
+    filter: DeliveryFilter,
+    { after, limit }: DeliveryPageRequest,
+  ): Promise<readonly ListedDelivery[]> {
+    const where = conditionsOf(filter, this.connection.name, limit);
+    where.after(after && [after.createdAt, after.id], '(created_at, id)');
+    const statement = `SELECT ${COLUMNS} FROM ${this.schema}.delivery${where.clause}
+ORDER BY created_at DESC, id DESC LIMIT $2::int`;
+    return (await this.connection.search(statement, where.values)).map(listedDelivery);
   }
 
   /** Reads only what is pending where times and steps allow: finished deliveries are counted. */
-  counts(queue: string, { unfinished, step, ...filter }: DeliveryCountFilter): Query {
-    const values: unknown[] = [queue];
-    const conditions = conditionsOf(filter, values).join(' AND ');
+  async counts({
+    unfinished,
+    step,
+    ...filter
+  }: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
+    const { text: conditions, values } = conditionsOf(filter, this.connection.name);
     const stepOf = this.stepOf(filter.since ?? 0, step, values);
     const isCounted = [filter.since, filter.until, step].every(
       (time) => time === undefined || time % COUNT_GRAIN === 0,
@@ -79,16 +102,14 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`,
     }
     // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late.
     const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
-    return [
-      `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
+    const statement = `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
   greatest(min(due), (SELECT greatest(${millisecondsOf('used_at')}, paused_until, full_at - (burst - 1) * token_ms)
     FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = max(counted.lane)
       AND (concurrency IS NOT NULL OR per_second IS NOT NULL))) AS due
 FROM (
   ${parts.join('\n  UNION ALL ')}
-) AS counted GROUP BY endpoint_id, tenant, receiver, at`,
-      values,
-    ];
+) AS counted GROUP BY endpoint_id, tenant, receiver, at`;
+    return (await this.connection.search(statement, values)).map(countsOf);
   }
 
   /** When the step of a time begins, in epoch milliseconds. */
@@ -105,26 +126,20 @@ FROM (
   }
 }
 
-/** The conditions of a filter; `$1` is the queue, and other parameters are appended to `values`. */
-export function conditionsOf(filter: DeliveryFilter, values: unknown[]): string[] {
-  const { tenant, endpointId, subject, receiver, eventId, event, status, keyState, since, until } =
-    filter;
-  const asked: readonly (readonly [unknown, (parameter: string) => string])[] = [
-    [tenant, (parameter) => `tenant = ${parameter}::text`],
-    [endpointId, (parameter) => `endpoint_id = ${parameter}::text`],
-    [subject, (parameter) => `subject = ${parameter}::text`],
-    [receiver, (parameter) => `receiver = ${parameter}::text`],
-    [eventId, (parameter) => `event_id = ${parameter}::text`],
-    [event, (parameter) => `event = ${parameter}::text`],
-    [since, (parameter) => `created_at >= ${timeOf(parameter)}`],
-    [until, (parameter) => `created_at < ${timeOf(parameter)}`],
-  ];
-  return [
-    'queue = $1::text',
-    ...(status === undefined ? [] : [STATUS_CONDITIONS[status]]),
-    ...(keyState === undefined ? [] : [KEY_CONDITIONS[keyState]]),
-    ...asked
-      .filter(([value]) => value !== undefined)
-      .map(([value, condition]) => condition(`$${values.push(value)}`)),
-  ];
+/** The conditions of a filter; `$1` is the queue. @param values - the queue, and others that the statement has */
+export function conditionsOf(filter: DeliveryFilter, ...values: readonly unknown[]): Conditions {
+  const { status, keyState, since, until } = filter;
+  const conditions = new Conditions([...values]);
+  conditions.always('queue = $1::text');
+  if (status !== undefined) conditions.always(STATUS_CONDITIONS[status]);
+  if (keyState !== undefined) conditions.always(KEY_CONDITIONS[keyState]);
+  for (const [member, column] of Object.entries(FILTER_COLUMNS)) {
+    conditions.add(
+      filter[member as keyof typeof FILTER_COLUMNS],
+      (text) => `${column} = ${text}::text`,
+    );
+  }
+  conditions.add(since, (time) => `created_at >= ${timeOf(time)}`);
+  conditions.add(until, (time) => `created_at < ${timeOf(time)}`);
+  return conditions;
 }

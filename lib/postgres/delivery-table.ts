@@ -1,8 +1,22 @@
-import { type KeyedParts, KeyStatements } from './key-statements.js';
-import { LimitStatements } from './limit-statements.js';
+import { pendingRecord } from '../queue/delivery-list.js';
+import { takesTurn } from '../queue/key-order.js';
+import type { DeliveryRecord } from '../queue/webhook-delivery.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { Row, RunStatement } from './database.js';
+import {
+  type ClaimedDelivery,
+  claimedDelivery,
+  deliveryRows,
+  type OutcomeRow,
+  recordOf,
+} from './delivery-row.js';
+import { idList, type KeyedParts, lockingKeys, numbering } from './key-turns.js';
+import type { QueueConnection } from './queue-connection.js';
 import { HAS_WRITTEN, later, millisecondsOf, now, settingLockTimeout, timeOf } from './sql-text.js';
+import { runInTransaction } from './transactions.js';
 
-export type Query = readonly [statement: string, values: readonly unknown[]];
+/** `lock_timeout` of a commit that several calls share: if one of them has to wait, each gets a commit of its own. */
+const SHORT_WAIT = '1s';
 
 /** Milliseconds by which a clock may differ from the server's without being corrected. */
 const AGREEMENT = 1_000;
@@ -19,7 +33,17 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
   ${millisecondsOf('created_at')} AS created, ${millisecondsOf('updated_at')} AS updated`;
 
 /**
- * The statements of a queue on its tables.
+ * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
+ * condition and its indexes alone.
+ */
+export function isClaimable(schema: string, time: string): string {
+  return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
+      SELECT FROM ${schema}.delivery AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
+        AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
+}
+
+/**
+ * The table of deliveries, and that of their attempts.
  *
  * `now` is a parameter: `null` for the clock of the server, which all processes share, or the time of a clock that the
  * application has passed to the queue. Lists of rows are one JSON parameter. Rows are locked one by one by their key
@@ -27,39 +51,92 @@ export const COLUMNS = `seq::text AS seq, id, event_id, event, endpoint_id, tena
  * rows with a given key are a `CASE`, which hides them from the planner: it would read a partial index that was small when the
  * statistics were made, such as that of unfinished deliveries before a backlog.
  */
-export class DeliveryStatements {
-  readonly limits: LimitStatements;
-  readonly keys: KeyStatements;
+export class DeliveryTable {
+  private readonly schema: string;
 
-  constructor(private readonly schema: string) {
-    this.keys = new KeyStatements(schema);
-    this.limits = new LimitStatements(schema, COLUMNS, (time) => this.isClaimable(time));
+  constructor(private readonly connection: QueueConnection) {
+    this.schema = connection.schema;
+  }
+
+  /**
+   * Records deliveries.
+   *
+   * @param how - `waits`: for transactions that record the same ids or keys, instead of failing with SQLSTATE 55P03; `isJoined`: in a
+   *   transaction of the caller
+   * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
+   */
+  async record(
+    run: RunStatement,
+    deliveries: readonly EnqueuedDelivery[],
+    how: { readonly notifies: boolean; readonly waits: boolean; readonly isJoined?: boolean },
+  ): Promise<{
+    readonly records: readonly (DeliveryRecord | undefined)[];
+    readonly held: readonly string[];
+    readonly limitedLanes: readonly string[];
+  }> {
+    if (deliveries.length === 0) return { records: [], held: [], limitedLanes: [] };
+    const { clock, name, now: time, channel } = this.connection;
+    const first = new Map<string, EnqueuedDelivery>();
+    for (const item of deliveries) {
+      if (!first.has(item.delivery.id)) first.set(item.delivery.id, item);
+    }
+    const isKeyed = haveTurns(deliveries);
+    const { given, payloads } = deliveryRows([...first.values()]);
+    const isLocked = isKeyed && how.waits;
+    const { isJoined = false } = how;
+    const ownTimeout = how.waits ? null : SHORT_WAIT;
+    const lockTimeout = isJoined ? this.connection.lockTimeout : ownTimeout;
+    const hasRows = (found: readonly Row[]): boolean => found.length > 0;
+    const runOnce: RunStatement = async (...query) =>
+      isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);
+    if (isLocked) await runOnce(lockingKeys(this.schema), [name, given, lockTimeout, isJoined]);
+    // Without a lock on the keys, another transaction that records one of the ids would leave a number out.
+    const onConflict = isKeyed && !isLocked ? '' : SKIP_KNOWN;
+    const parts = isKeyed ? { ...numbering(this.schema), onConflict } : PLAIN;
+    const rows = await runOnce(this.recording(parts), [
+      name,
+      given,
+      time,
+      clock.now(),
+      lockTimeout,
+      how.notifies ? channel : null,
+      isJoined,
+      payloads,
+    ]);
+    if (!hasRows(rows)) throw new Error('transaction is closed');
+    const fresh = new Set(rows.filter(({ fresh }) => fresh === true).map((row) => row['given_id']));
+    const known = new Map(
+      rows.filter(({ id }) => id !== null).map((row) => [row['id'] as string, recordOf(row)]),
+    );
+    const unseen = [...first.keys()].filter((id) => !fresh.has(id) && !known.has(id));
+    // Another transaction has committed them after the snapshot of the statement.
+    if (unseen.length > 0) {
+      for (const [id, record] of await this.find(run, unseen)) known.set(id, record);
+    }
+    const records = deliveries.map(({ delivery: { id } }) => {
+      // The first of several with the same id was recorded.
+      if (fresh.delete(id)) return undefined;
+      // A caller's transaction with an old snapshot does not see the delivery that its insert conflicted with.
+      return known.get(id) ?? pendingRecord(first.get(id)!);
+    });
+    const held = rows.filter((row) => row['recorded_held'] === true);
+    const limited = rows.flatMap(({ limited_lane: lane }) =>
+      typeof lane === 'string' ? [lane] : [],
+    );
+    return {
+      records,
+      held: held.map((row) => row['recorded_seq'] as string),
+      limitedLanes: [...new Set(limited)],
+    };
   }
 
   /**
    * `$1` queue, `$2` JSON list of rows of `deliveryRows`, `$3` now, `$4` time of this process, `$5` `lock_timeout` or `null`, `$6` channel
    * to notify or `null`, `$7` whether it runs in a transaction of the caller, `$8` JSON list of payloads in base64, to whose places from 1
    * the rows refer. Returns a row for each given one: `fresh`, or the columns of the known delivery. With `$7`, it returns none and does
-   * nothing unless {@link HAS_WRITTEN}. It fails with SQLSTATE 55P03 if it waits too long for a transaction that records the same id.
+   * nothing unless {@link HAS_WRITTEN}. It fails with SQLSTATE 55P03 if it waits too long for a transaction that records the same id;
+   * without `onConflict` with 23505.
    */
-  get record(): string {
-    return this.recording(PLAIN);
-  }
-
-  /** As {@link record}, for rows of which some have an ordering key, after {@link KeyStatements.lock}. */
-  get recordLocked(): string {
-    return this.recording({ ...this.keys.numbering(), onConflict: SKIP_KNOWN });
-  }
-
-  /**
-   * As {@link recordLocked}, in a transaction of its own without {@link KeyStatements.lock}. Fails with SQLSTATE 23505 if another transaction
-   * records one of the ids at the same time: the number of that delivery would be missing.
-   */
-  get recordKeyed(): string {
-    return this.recording({ ...this.keys.numbering(), onConflict: '' });
-  }
-
-  /** @param keyed - the parts of the statement that depend on ordering keys */
   private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
     // Sorted before payloads are added to the rows: a sort writes large ones to disk.
     return `WITH moment AS MATERIALIZED (
@@ -99,35 +176,22 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
    * so that no index is written. If the claim before has no outcome, the process of a received event died in its run, which counts:
    * an event that kills each process must not be run forever.
    *
-   * Without a claimed delivery it returns one row with `due_in`, the milliseconds until the next one is due. With `checksLimits`, `limited_lanes` are
-   * those that were found to have limits: their deliveries are claimed by {@link LimitStatements.claim} from then on.
+   * With `checksLimits`, deliveries of lanes that were found to have limits are claimed by `DeliveryLimitTable.claim` from then on.
    */
-  claim(
-    queue: string,
-    time: number | null,
-    lease: number,
-    {
-      limit,
-      lookAhead,
-      lanes,
-      perLane,
-      lane,
-      maxAge,
-      checksLimits = lane !== undefined,
-    }: ClaimRequest,
-  ): Query {
-    const values: unknown[] = [
-      queue,
-      time,
-      lease,
-      limit,
-      JSON.stringify(lanes),
-      perLane,
-      lookAhead,
-    ];
+  async claim({
+    limit,
+    lookAhead,
+    lanes,
+    perLane,
+    lane,
+    maxAge,
+    checksLimits = lane !== undefined,
+  }: ClaimRequest): Promise<ClaimResult> {
+    const { name, now: time, options } = this.connection;
+    const values = [name, time, options.lease, limit, JSON.stringify(lanes), perLane, lookAhead];
     const slots = `coalesce(($5::text::jsonb ->> lane)::int, $6::int)`;
     const conditions = [
-      this.isClaimable(now('$2')),
+      isClaimable(this.schema, now('$2')),
       `${slots} > 0`,
       // Without statistics, the condition of the index by due time would make the planner prefer it.
       lane === undefined ? 'NOT limited' : `lane = $${values.push(lane)}::text`,
@@ -146,8 +210,7 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
 ), `;
     const found =
       '(SELECT json_agg(DISTINCT lane)::text FROM ranked WHERE limited) AS limited_lanes, ';
-    return [
-      `WITH due AS MATERIALIZED (
+    const statement = `WITH due AS MATERIALIZED (
   SELECT seq, lane, row_number() OVER () AS place FROM (
     SELECT seq, lane FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
@@ -163,33 +226,31 @@ SELECT claimed.*, ${checksLimits ? found : ''}CASE WHEN claimed.key IS NULL THEN
   WHERE queue = $1::text AND ${IS_UNLIMITED}
     AND due_at > ${now('$2')} AND due_at <= ${now('$2')} + $7::float8 * interval '1 ms'
 ) END AS due_in
-FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`,
-      values,
-    ];
+FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`;
+    const rows = await this.connection.queryInIndexOrder(statement, values);
+    const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
+    const limitedLanes =
+      typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
+    if (seq !== null) return { claimed: rows.map((row) => claimedDelivery(row)), limitedLanes };
+    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
   }
 
-  /**
-   * Whether the row `delivery` can be claimed. An expired lease needs no statement of its own. What may start is decided by this
-   * condition and its indexes alone.
-   */
-  private isClaimable(time: string): string {
-    return `${IS_WAITING} AND due_at <= ${time} AND leased_until <= ${time} AND (NOT holds_key OR NOT EXISTS (
-      SELECT FROM ${this.schema}.delivery AS earlier WHERE earlier.queue = delivery.queue AND earlier.lane = delivery.lane
-        AND earlier.ordering_key = delivery.ordering_key AND earlier.holds_key AND earlier.sequence < delivery.sequence))`;
-  }
-
-  /** `$1` queue, `$2` JSON list of lanes, `$3` now. Returns the lanes with a due delivery. */
-  get findDueLanes(): string {
-    return `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
+  /** Returns those of the lanes that have a due delivery. */
+  async findDueLanes(lanes: readonly string[]): Promise<string[]> {
+    const statement = `SELECT given.lane FROM json_array_elements_text($2::text::json) AS given(lane), LATERAL (
   SELECT FROM ${this.schema}.delivery AS delivery
-  WHERE queue = $1::text AND delivery.lane = given.lane AND ${this.isClaimable(now('$3'))}
+  WHERE queue = $1::text AND delivery.lane = given.lane AND ${isClaimable(this.schema, now('$3'))}
   ORDER BY due_at, seq LIMIT 1
 ) AS due`;
+    const { name, now: time } = this.connection;
+    const values = [name, JSON.stringify(lanes), time];
+    const rows = await this.connection.queryInIndexOrder(statement, values);
+    return rows.map(({ lane }) => lane as string);
   }
 
-  /** `$1` JSON list of `{ seq, id, claim }`, `$2` now, `$3` lease in milliseconds. */
-  get extend(): string {
-    return `WITH given AS MATERIALIZED (
+  /** Renews the leases of deliveries that are still leased by their claims. */
+  async extend(claimed: readonly ClaimedDelivery[]): Promise<void> {
+    const statement = `WITH given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, id text, claim int)
 ), own AS MATERIALIZED (
   ${this.leased} FOR NO KEY UPDATE SKIP LOCKED
@@ -197,16 +258,19 @@ FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON tr
 )
 UPDATE ${this.schema}.delivery SET leased_until = ${now('$2')} + $3::float8 * interval '1 ms'
 WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
+    const held = claimed.map(({ seq, id, claim }) => ({ seq, id, claim }));
+    const { now: time, options } = this.connection;
+    await this.connection.query(statement, [JSON.stringify(held), time, options.lease]);
   }
 
   /**
-   * `$1` JSON list of rows of `outcomeRow`, `$2` now, `$3` time of this process. Records outcomes with their attempts, and counts
-   * what has ended; deliveries that this process no longer leases stay as they are. Returns the `seq` of those that have given up
-   * their keys, for {@link KeyStatements.releaseNext}, except for the last one of its key: the lock on the key makes those wait for the commit that
-   * record another one.
+   * Records outcomes with their attempts, and counts what has ended; deliveries that this process no longer leases stay as they are.
+   *
+   * @returns the `seq` of those that have given up their keys, for {@link KeyTurns.releaseNext}, except for the last one of its key: the
+   *   lock on the key makes those wait for the commit that record another one
    */
-  get settle(): string {
-    return `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
+  async settle(outcomes: readonly OutcomeRow[]): Promise<string[]> {
+    const statement = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, id text, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,
     answer text, signed text, blocks_key boolean, releases boolean)
@@ -235,6 +299,10 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
   ) AS key WHERE given.releases
 )
 SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FROM last)`;
+    const { now: time, clock } = this.connection;
+    const values = [JSON.stringify(outcomes), time, clock.now()];
+    const released = await this.connection.query(statement, values);
+    return released.map(({ seq }) => seq as string);
   }
 
   /**
@@ -247,15 +315,17 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
     WHERE seq = held.seq AND claim = held.claim AND CASE status WHEN 'pending' THEN id = held.id AND leased_until > '-infinity' END`;
   }
 
-  /** `$1` queue, `$2` JSON list of ids. */
-  get find(): string {
-    return `SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery
+  /** @returns the known ones, by id */
+  async find(run: RunStatement, ids: readonly string[]): Promise<Map<string, DeliveryRecord>> {
+    const statement = `SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
+    const rows = await run(statement, [this.connection.name, idList(ids)]);
+    return new Map(rows.map((row) => [row['id'] as string, recordOf(row)]));
   }
 
-  /** `$1` queue, `$2` JSON list of ids, `$3` now, `$4` channel to notify or `null`. Returns the ids that were changed. */
-  get redeliver(): string {
-    return `WITH chosen AS MATERIALIZED (
+  /** @returns the rows that were changed, with `id` */
+  async redeliver(ids: readonly string[], notifies: boolean): Promise<readonly Row[]> {
+    const statement = `WITH chosen AS MATERIALIZED (
   SELECT delivery.* FROM (SELECT DISTINCT id FROM json_array_elements_text($2::text::json) AS id ORDER BY id) AS given, LATERAL (
     SELECT seq, status, queue, created_at, endpoint_id, tenant, receiver FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND delivery.id = given.id
       AND CASE status WHEN 'dead' THEN true WHEN 'pending' THEN due_at > ${later('$3')} AND leased_until <= ${later('$3')} END
@@ -272,6 +342,8 @@ WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::t
   SELECT pg_notify($4::text, $1::text) FROM changed WHERE $4::text IS NOT NULL LIMIT 1
 )
 SELECT id FROM changed WHERE (SELECT count(*) FROM notified) >= 0`;
+    const { name, now: time, channel } = this.connection;
+    return this.connection.query(statement, [name, idList(ids), time, notifies ? channel : null]);
   }
 }
 
@@ -305,6 +377,14 @@ export interface ClaimRequest {
   readonly maxAge?: number | undefined;
 }
 
+export interface ClaimResult {
+  readonly claimed: readonly ClaimedDelivery[];
+  /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
+  readonly dueIn?: number | undefined;
+  /** Lanes that were found to have limits. */
+  readonly limitedLanes?: readonly string[] | undefined;
+}
+
 /**
  * Milliseconds to add to a time of this process so that it is one of the server. Clocks that almost agree are not corrected,
  * so that equal times stay equal.
@@ -314,10 +394,15 @@ function skew(nowParameter: string, ownParameter: string): string {
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
-/** Records that the finished ones of some rows are more, or fewer; {@link UpkeepStatements.merge} adds it to the counts. */
+/** Records that the finished ones of some rows are more, or fewer; `QueueUpkeep.mergeCounts` adds it to the counts. */
 export function counting(schema: string, rows: string, change: 1 | -1): string {
   return `INSERT INTO ${schema}.delivery_change (queue, created_at, endpoint_id, tenant, receiver, delivered, dead)
 SELECT queue, created_at, endpoint_id, tenant, receiver, CASE status WHEN 'delivered' THEN ${change} ELSE 0 END,
   CASE status WHEN 'dead' THEN ${change} ELSE 0 END
 FROM ${rows} WHERE status <> 'pending'`;
+}
+
+/** Whether one of the deliveries waits for the earlier ones of its key. */
+export function haveTurns(deliveries: readonly EnqueuedDelivery[]): boolean {
+  return deliveries.some(({ delivery }) => takesTurn(delivery));
 }

@@ -1,15 +1,19 @@
-import { WebhookDeliveryError } from '../../errors/webhook.error.js';
-import type { Row, RunStatement } from '../database.js';
-import { sqlLiterals } from '../sql-text.js';
+import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { PostgresClient, Row, RunStatement } from './database.js';
+import { sqlLiterals, WRITE_NOTHING } from './sql-text.js';
 
 /**
  * The rows of a driver's result: `{ rows }`, a list of those for several statements, or the rows themselves.
  */
-export function rowsOf(result: unknown): Record<string, unknown>[] {
+function rowsOf(result: unknown): Record<string, unknown>[] {
   if (Array.isArray(result)) {
     return result.every(hasRows) ? result.flatMap(({ rows }) => rows) : (result as never);
   }
   return hasRows(result) ? result.rows : [];
+}
+
+export function statementsOn(client: PostgresClient): RunStatement {
+  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
 }
 
 function hasRows(value: unknown): value is { rows: Record<string, unknown>[] } {
@@ -17,7 +21,7 @@ function hasRows(value: unknown): value is { rows: Record<string, unknown>[] } {
 }
 
 /** A library whose transactions can be joined. */
-export interface TransactionAdapter {
+interface TransactionAdapter {
   /** What to pass, for an error message. */
   readonly name: string;
   /**
@@ -53,7 +57,7 @@ interface KnexTransactionLike {
   };
 }
 
-export const knexTransaction: TransactionAdapter = {
+const knexTransaction: TransactionAdapter = {
   name: 'a Transaction of Knex',
   join(tx) {
     if (typeof tx !== 'function' || !hasMethods(tx, 'raw', 'transaction')) return undefined;
@@ -113,7 +117,7 @@ interface KyselyTransactionLike {
   }): Promise<unknown>;
 }
 
-export const kyselyTransaction: TransactionAdapter = {
+const kyselyTransaction: TransactionAdapter = {
   name: 'a Transaction of Kysely',
   join(tx) {
     if (!hasMethods(tx, 'executeQuery', 'selectFrom')) return undefined;
@@ -135,10 +139,10 @@ export const kyselyTransaction: TransactionAdapter = {
 interface DrizzleTransactionLike {
   execute(query: string): Promise<unknown>;
   /** The client of node-postgres (since 8.18) under it: Drizzle itself does not notice that a transaction has ended. */
-  readonly session?: { readonly client?: { getTransactionStatus?(): string | null } };
+  readonly session?: { readonly client?: Pick<ClientLike, 'getTransactionStatus'> };
 }
 
-export const drizzleTransaction: TransactionAdapter = {
+const drizzleTransaction: TransactionAdapter = {
   name: 'a transaction of Drizzle',
   join(tx) {
     if (!hasMethods(tx, 'execute', 'select', 'transaction')) return undefined;
@@ -154,12 +158,7 @@ export const drizzleTransaction: TransactionAdapter = {
   },
 };
 
-/** The members of the `tx` of Prisma that are used. */
-interface PrismaTransactionLike {
-  $queryRawUnsafe(text: string, ...values: unknown[]): PromiseLike<unknown>;
-}
-
-export const prismaTransaction: TransactionAdapter = {
+const prismaTransaction: TransactionAdapter = {
   name: 'the tx of an interactive transaction of Prisma',
   join(tx) {
     if (!hasMethods(tx, '$queryRawUnsafe', '$executeRawUnsafe')) return undefined;
@@ -168,8 +167,8 @@ export const prismaTransaction: TransactionAdapter = {
       const remedy = 'pass the tx of prisma.$transaction(async (tx) => …)';
       throw noTransaction('the PrismaClient', remedy);
     }
-    const client = tx as unknown as PrismaTransactionLike;
-    return async (text, values) => rowsOf(await client.$queryRawUnsafe(text, ...values));
+    const { $queryRawUnsafe: query } = tx as Record<string, (...args: unknown[]) => unknown>;
+    return async (text, values) => rowsOf(await query!.call(tx, text, ...values));
   },
 };
 
@@ -182,7 +181,7 @@ interface QueryRunnerLike {
   query(text: string, values: unknown[], useStructuredResult: true): Promise<unknown>;
 }
 
-export const typeormTransaction: TransactionAdapter = {
+const typeormTransaction: TransactionAdapter = {
   name: 'an EntityManager or QueryRunner of TypeORM',
   join(tx) {
     const runner = queryRunnerOf(tx);
@@ -214,11 +213,7 @@ export function originOf(tx: object): object {
   return dataSource ?? (tx as DrizzleTransactionLike).session?.client ?? tx;
 }
 
-interface PGliteTransactionLike {
-  query(text: string, values?: unknown[]): Promise<unknown>;
-}
-
-export const pgliteTransaction: TransactionAdapter = {
+const pgliteTransaction: TransactionAdapter = {
   name: 'a Transaction of PGlite',
   join(tx) {
     if (!hasMethods(tx, 'query', 'exec')) return undefined;
@@ -226,19 +221,17 @@ export const pgliteTransaction: TransactionAdapter = {
       const remedy = 'pass the tx of database.transaction(async (tx) => …)';
       throw noTransaction('the PGlite itself', remedy);
     }
-    const transaction = tx as unknown as PGliteTransactionLike;
-    return async (text, values) => rowsOf(await transaction.query(text, [...values]));
+    return statementsOn(tx as unknown as PostgresClient);
   },
 };
 
-/** The members of a Client or PoolClient of node-postgres that are used. */
-interface ClientLike {
-  query(text: string, values?: unknown[]): Promise<unknown>;
+/** A Client or PoolClient of node-postgres. */
+interface ClientLike extends PostgresClient {
   /** Since node-postgres 8.18; `I` if no transaction is open. */
   getTransactionStatus?(): string | null;
 }
 
-export const nodePostgresTransaction: TransactionAdapter = {
+const nodePostgresTransaction: TransactionAdapter = {
   name: 'a Client or PoolClient of node-postgres',
   join(tx) {
     if (!hasMethods(tx, 'query', 'connect')) return undefined;
@@ -251,6 +244,83 @@ export const nodePostgresTransaction: TransactionAdapter = {
         "await client.query('BEGIN') on a client of the pool, and pass that client",
       );
     }
-    return async (text, values) => rowsOf(await client.query(text, [...values]));
+    return statementsOn(client);
   },
 };
+
+/** The adapters with the most distinctive members come first. */
+const SERVER_ADAPTERS: readonly TransactionAdapter[] = [
+  knexTransaction,
+  kyselyTransaction,
+  typeormTransaction,
+  prismaTransaction,
+  drizzleTransaction,
+  nodePostgresTransaction,
+];
+
+const PGLITE_ADAPTERS: readonly TransactionAdapter[] = [
+  pgliteTransaction,
+  kyselyTransaction,
+  drizzleTransaction,
+];
+
+/**
+ * Runs a statement that does nothing unless {@link HAS_WRITTEN}. One that reaches the connection after a rollback, since its call was not
+ * awaited, would be committed at once.
+ *
+ * @param isDone - whether the rows show that the statement has done something
+ */
+export async function runInTransaction(
+  run: RunStatement,
+  statement: string,
+  values: readonly unknown[],
+  isDone: (rows: readonly Row[]) => boolean,
+): Promise<readonly Row[]> {
+  const rows = await run(statement, values);
+  if (isDone(rows)) return rows;
+  // It may be the first statement of the transaction that writes.
+  await run(WRITE_NOTHING, []);
+  return run(statement, values);
+}
+
+/**
+ * Wraps a transaction of the caller, of any supported library. The library is recognised by the members of the object, so that
+ * none needs to be installed.
+ *
+ * @param isEmbedded - whether the transaction is on a PGlite
+ * @throws {@link WebhookDeliveryError} `unsupported_option`
+ */
+export function joinTransaction(tx: unknown, isEmbedded = false): RunStatement {
+  const adapters = isEmbedded ? PGLITE_ADAPTERS : SERVER_ADAPTERS;
+  // A transaction of Knex is a function.
+  if ((typeof tx === 'object' && tx !== null) || typeof tx === 'function') {
+    for (const adapter of adapters) {
+      const run = adapter.join(tx);
+      if (run !== undefined) return async (...query) => (await run(...query)).map(complete);
+    }
+  }
+  const names = adapters.map(({ name }) => name).join(', ');
+  throw new WebhookDeliveryError(
+    'unsupported_option',
+    `tx is not a transaction that can be joined here; pass one of: ${names}.`,
+  );
+}
+
+/**
+ * Makes reading a column that a row lacks an error. A mapper of the application may rename or remove columns, and `undefined`
+ * would be taken for a value.
+ */
+function complete(row: Row): Row {
+  return new Proxy(row, {
+    get(columns, name) {
+      const value: unknown = Reflect.get(columns, name);
+      if (value !== undefined) return value;
+      throw new WebhookDeliveryError(
+        'unsupported_option',
+        `tx returned a row without the column "${String(name)}": a mapper of its library renames or removes columns, such as an ` +
+          'extension of Prisma, postProcessResponse of Knex or transform of Postgres.js. Exclude raw queries from it, or ' +
+          'pass a transaction that was opened without it.',
+      );
+    },
+  });
+}
