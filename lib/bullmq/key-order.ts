@@ -1,8 +1,7 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
-import type { StoredDelivery } from '../queue/stored-delivery.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
+import { deliveryLane, type StoredDelivery } from '../queue/webhook-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { ownKey, QueueScript } from './queue-script.js';
 

@@ -1,5 +1,5 @@
 import { LEAST_RATE, LEAST_SHARE, RECOVERY } from '../queue/lane-limits.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
 import { QueueScript } from './queue-script.js';
 
 /*

@@ -1,7 +1,6 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryId } from '../queue/delivery-identity.js';
+import { deliveryId, type OutgoingDelivery } from '../queue/webhook-delivery.js';
 import type { DeliveryPageRequest, ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
 
 /** The result of a call of `redeliver`. */
 export interface RedeliverResult {

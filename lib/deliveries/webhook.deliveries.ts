@@ -4,7 +4,7 @@ import { limitReached } from '../endpoints/endpoint-limits.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readArgument } from '../options/read-options.js';
-import { cursorOf } from '../queue/page-cursor.js';
+import { cursorOf } from '../queue/delivery-list.js';
 import type {
   DeliveryCounts,
   DeliveryFilter,

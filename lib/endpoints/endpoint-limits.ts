@@ -2,8 +2,7 @@ import { CallRate } from '../clock/call-rate.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { filled, object, optional, type Read, whole } from '../options/rules.js';
-import { RATE } from '../sending/endpoint-settings.js';
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
+import { RATE, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { EndpointStore, SealedEndpointKey, StoredEndpointSettings } from './endpoint-store.js';
 
 /** Limits of managed endpoints and of redelivery, so that the calls of a tenant cannot multiply work. */

@@ -19,8 +19,8 @@ import {
   applySettings,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
-} from '../sending/endpoint-settings.js';
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
+  type ResolvedEndpointSettings,
+} from '../sending/endpoint.js';
 import {
   checkCredentials,
   CREDENTIALS,

@@ -5,16 +5,16 @@ import {
   EndpointState,
   type EndpointDisabled,
   limitsOf,
+  ENDPOINT_SETTINGS,
 } from '../sending/endpoint.js';
 import { kindsOf } from '../sending/endpoint-credentials.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import { dataOf, type EventDraft } from '../sending/event-draft.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { matchesFilter, type WebhookEndpointFilter } from './endpoint-filter.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import { type EndpointPageRequest, looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointDirectory } from './endpoint.directory.js';
-import { EndpointTable, subscribesTo } from './endpoint-table.js';
+import { EndpointTable, subscribesTo } from './memory-endpoint.store.js';
 import { StoredEndpointCache } from './stored-endpoint.cache.js';
 
 /** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */

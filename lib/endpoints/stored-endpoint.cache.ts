@@ -1,21 +1,19 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { object } from '../options/rules.js';
-import { applySettings } from '../sending/endpoint-settings.js';
-import { EndpointState } from '../sending/endpoint.js';
+import { applySettings, EndpointState } from '../sending/endpoint.js';
 import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import { HeldSigningKeys } from '../signing/signing-keys.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
-import { openCredentials } from './stored-credentials.js';
+import { openCredentials, type SecretSealer } from './secret-sealer.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { withoutRetired } from './endpoint.directory.js';
 import { withinLimits } from './endpoint-limits.js';
 import { enabledAt, type StoredEndpoint, type StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
-import type { SecretSealer } from './secret-sealer.js';
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;

@@ -1,9 +1,13 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
 import { pendingRecord } from '../queue/delivery-list.js';
-import { takesTurn } from '../queue/key-order.js';
+import {
+  takesTurn,
+  type DeliveryAttempt,
+  type DeliveryLimits,
+  type DeliveryRecord,
+} from '../queue/webhook-delivery.js';
 import { RememberedLimits } from '../queue/lane-limits.js';
-import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,

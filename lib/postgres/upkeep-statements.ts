@@ -1,4 +1,4 @@
-import { KEPT_UNUSED } from '../queue/key-order.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
 import type { DeliveryFilter } from '../queue/webhook-queue.js';
 import { counting, IS_WAITING, type Query } from './delivery-statements.js';
 import { conditionsOf } from './list-statements.js';

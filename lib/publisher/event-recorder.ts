@@ -1,4 +1,4 @@
-import { publishing } from '../deliveries/delivery.channels.js';
+import { publishing } from '../deliveries/delivery.reporter.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { errorType, isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { DeliveryRecord, OutgoingDelivery } from '../queue/webhook-delivery.js';
@@ -8,7 +8,7 @@ import { isLimited } from '../queue/lane-limits.js';
 import { type EventDraft, requireSameContent } from '../sending/event-draft.js';
 import type { RequestComposer } from '../sending/request.composer.js';
 import type { ResolvedPublishOptions } from './publish-options.js';
-import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+import type { ResolvedPublisherOptions } from './publisher-options.js';
 
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
 export type EarlierRecords = readonly (DeliveryRecord | undefined)[];

@@ -12,7 +12,7 @@ import {
   type Rule,
   unchecked,
 } from '../options/rules.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
 import type { SignOptions } from '../sending/event-draft.js';
 import { identifier } from '../token/identifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';

@@ -15,7 +15,7 @@ import {
   loadSigningKeys,
   type ResolvedPublisherOptions,
   PUBLISHER_OPTIONS,
-} from './publisher-options.resolver.js';
+} from './publisher-options.js';
 import {
   DeliveryReactionExplorer,
   WebhookDeliveryEvents,

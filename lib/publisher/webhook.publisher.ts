@@ -47,7 +47,7 @@ import {
   SIGN_OPTIONS,
   type WebhookEventToPublish,
 } from './publish-options.js';
-import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+import type { ResolvedPublisherOptions } from './publisher-options.js';
 
 /** A checked event that is not addressed yet. */
 type ReadEvent = Omit<AddressedEvent, 'deliveries'>;

@@ -1,18 +1,18 @@
 import { AsyncResource } from 'node:async_hooks';
 import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
-import { deliveryLane } from './delivery-identity.js';
+import {
+  deliveryLane,
+  type DeliveryAttempt,
+  type DeliveryLimits,
+  type DeliveryRecord,
+  type WebhookDelivery,
+  type DeliveryRun,
+} from './webhook-delivery.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
 import { LaneLimits } from './lane-limits.js';
 import { waitAfterThrow } from './retry-schedule.js';
-import type {
-  DeliveryAttempt,
-  DeliveryLimits,
-  DeliveryRecord,
-  WebhookDelivery,
-  DeliveryRun,
-} from './webhook-delivery.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,

@@ -2,15 +2,15 @@ import { hash } from 'node:crypto';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { deliveryLane } from './delivery-identity.js';
-import { newestFirst } from './delivery-list.js';
-import type {
-  DeliveryAttempt,
-  DeliveryLimits,
-  DeliveryRecord,
-  DeliveryRun,
-  WebhookDelivery,
+import {
+  deliveryLane,
+  type DeliveryAttempt,
+  type DeliveryLimits,
+  type DeliveryRecord,
+  type DeliveryRun,
+  type WebhookDelivery,
 } from './webhook-delivery.js';
+import { newestFirst } from './delivery-list.js';
 import {
   checkQueue,
   type DeliveryCountFilter,

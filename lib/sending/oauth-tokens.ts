@@ -10,7 +10,7 @@ import {
 } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
-import { transportFailure } from './failure-reason.js';
+import { transportFailure } from './attempt-result.js';
 
 /** For one request, whichever delivery needs its token. */
 const TIMEOUT = 15 * SECOND;

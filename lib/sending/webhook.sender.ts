@@ -13,6 +13,7 @@ import {
   type Attempt,
   type NoAnswer,
   type ReceiverAnswer,
+  signingFailure,
 } from './attempt-result.js';
 import {
   type ClientCertificate,
@@ -20,7 +21,6 @@ import {
   credentialsConflict,
 } from './endpoint-credentials.js';
 import type { Endpoint } from './endpoint.js';
-import { signingFailure } from './failure-reason.js';
 import type { TransportOptions } from './connections.js';
 import { HttpTransport } from './http.transport.js';
 import { CredentialFailure, type OAuthTokens } from './oauth-tokens.js';
