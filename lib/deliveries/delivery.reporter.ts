@@ -9,7 +9,11 @@ import {
 } from '../diagnostics/operation.js';
 import type { RegisteredEndpoint } from '../endpoints/endpoint.registry.js';
 import { errorName, errorType } from '../errors/webhook.error.js';
-import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.js';
+import {
+  originOf,
+  type OutgoingDelivery,
+  type ReceivedDelivery,
+} from '../queue/webhook-delivery.js';
 import type { AttemptResult, Attempt } from '../sending/attempt-result.js';
 import type { EndpointDisabled, Endpoint } from '../sending/endpoint.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -115,7 +119,7 @@ export function observeAttempt(
     eventId,
     tenant,
     endpointId,
-    origin: URL.canParse(url) ? new URL(url).origin : 'invalid URL',
+    origin: originOf(url) ?? 'invalid URL',
     attempt,
     ageMs,
     round,

@@ -6,7 +6,7 @@ import {
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
-import { openCredentials, sealCredentials, type StoredCredentials } from './secret-sealer.js';
+import { openCredentials, sealCredentials } from './secret-sealer.js';
 import type { ConfiguredEndpoints } from './endpoint.registry.js';
 import type {
   EndpointPage,
@@ -122,12 +122,8 @@ export class EndpointDirectory {
       const wanted = make(current);
       if (wanted === undefined) return { endpoint: current, changed: false };
       const now = clock.now();
-      const keys = this.sealed(id, withoutRetired(wanted.keys, now));
-      const credentials = this.resealed(wanted);
       const endpoint = {
-        ...wanted,
-        ...(credentials && { credentials }),
-        keys,
+        ...this.resealed({ ...wanted, keys: withoutRetired(wanted.keys, now) }),
         version: current.version + 1,
         updatedAt: now,
       };
@@ -183,30 +179,34 @@ export class EndpointDirectory {
     return inScope(await this.options.endpointStore.find(id), scope);
   }
 
-  private resealed(endpoint: StoredEndpoint): StoredCredentials | undefined {
+  /** The endpoint with all secrets sealed by the current sealing key. */
+  private resealed(endpoint: StoredEndpoint): StoredEndpoint {
     const { sealer } = this.options;
-    const { credentials } = endpoint;
-    if (credentials === undefined || sealer.isCurrent(credentials)) return credentials;
-    try {
-      return sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials));
-    } catch (error) {
-      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-      return credentials;
-    }
-  }
-
-  private sealed(id: string, keys: readonly SealedEndpointKey[]): SealedEndpointKey[] {
-    const { sealer } = this.options;
-    return keys.map((key) => {
-      if (sealer.isCurrent(key)) return key;
+    const { id, keys, credentials } = endpoint;
+    const sealed = <Secret extends { readonly sealed: string }>(
+      secret: Secret,
+      seal: () => Secret,
+    ): Secret => {
+      if (sealer.isCurrent(secret)) return secret;
       try {
-        return { ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) };
+        return seal();
       } catch (error) {
         // Kept as it is: an endpoint whose secret is lost can still be disabled, or get a new key.
         if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-        return key;
+        return secret;
       }
-    });
+    };
+    return {
+      ...endpoint,
+      keys: keys.map((key) =>
+        sealed(key, () => ({ ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) })),
+      ),
+      ...(credentials && {
+        credentials: sealed(credentials, () =>
+          sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials)),
+        ),
+      }),
+    };
   }
 }
 

@@ -50,9 +50,9 @@ export class EventRecorder {
     const operations = events.map(({ draft: { event, eventId, tenant } }) =>
       publishing.begin(() => ({ event, eventId, tenant })),
     );
-    const traced = events.map((event, index) => withTrace(event, operations[index]?.trace));
+    const traces = operations.map((operation) => operation?.trace);
     try {
-      const recorded = await this.enqueue(traced, tx);
+      const recorded = await this.enqueue(events, traces, tx);
       for (const [index, earlier] of recorded.entries()) {
         const duplicate = areDuplicates(earlier);
         operations[index]?.end({ deliveries: earlier.length, duplicate });
@@ -67,6 +67,7 @@ export class EventRecorder {
 
   private async enqueue(
     events: readonly AddressedEvent[],
+    traces: readonly OutgoingDelivery['trace'][],
     tx: unknown,
   ): Promise<readonly EarlierRecords[]> {
     for (const event of events)
@@ -76,7 +77,7 @@ export class EventRecorder {
       if (options.signal?.aborted === true) throw aborted(options.signal);
     }
     const now = this.options.clock.now();
-    const items = events.flatMap((event) => itemsOf(event, now));
+    const items = events.flatMap((event, index) => itemsOf(event, traces[index], now));
     if (items.length === 0) return events.map(() => []);
     requireDistinctContents(events);
     const within = tx === undefined ? undefined : { tx };
@@ -103,23 +104,19 @@ export function areDuplicates(earlier: EarlierRecords): boolean {
   return earlier.length > 0 && !earlier.includes(undefined);
 }
 
-function withTrace(event: AddressedEvent, trace: OutgoingDelivery['trace']): AddressedEvent {
-  if (trace === undefined) return event;
-  const deliveries = event.deliveries.map(({ delivery, endpoint }) => ({
-    delivery: { ...delivery, trace },
-    endpoint,
-  }));
-  return { ...event, deliveries };
-}
-
 function itemsOf(
   { deliveries, options }: AddressedEvent,
+  trace: OutgoingDelivery['trace'],
   now: number,
 ): EnqueuedDelivery<OutgoingDelivery>[] {
   return deliveries.map(({ delivery, endpoint }) => {
     const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
     const limits = limitsOf(endpoint);
-    return { delivery, notBefore, ...(isLimited(limits) && { limits }) };
+    return {
+      delivery: trace === undefined ? delivery : { ...delivery, trace },
+      notBefore,
+      ...(isLimited(limits) && { limits }),
+    };
   });
 }
 
@@ -158,12 +155,12 @@ function requireSameContents(
 function requireSame(
   { position }: AddressedEvent,
   delivery: OutgoingDelivery,
-  other: Parameters<typeof requireSameContent>[1],
+  other: Pick<OutgoingDelivery, 'contentDigest'>,
 ): void {
   try {
     requireSameContent(delivery, other);
   } catch (error) {
-    throw placed(error, position);
+    throw prefixed(error, position);
   }
 }
 
@@ -175,17 +172,13 @@ export async function inEvent<T>(
   try {
     return await step();
   } catch (error) {
-    throw placed(error, position);
+    throw prefixed(error, position);
   }
 }
 
-function placed(error: unknown, position: string | undefined): unknown {
-  return position === undefined ? error : prefixed(error, position);
-}
-
-/** Adds a prefix to the message of an error of this package. */
-export function prefixed(error: unknown, prefix: string): unknown {
-  if (!isWebhookError(error)) return error;
+/** Adds a prefix, if there is one, to the message of an error of this package. */
+export function prefixed(error: unknown, prefix: string | undefined): unknown {
+  if (prefix === undefined || !isWebhookError(error)) return error;
   const { message, stack } = error;
   error.message = `${prefix}: ${message}`;
   if (stack !== undefined) error.stack = stack.replace(message, () => error.message);

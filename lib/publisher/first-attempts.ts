@@ -193,10 +193,13 @@ export class FirstAttempts {
   }
 
   private async ask(attempt: ExpectedAttempt, dueAt: number): Promise<void> {
-    // An unavailable queue is polled again, as long as a caller waits.
-    const found = await this.find(attempt.delivery.id);
-    if (found === undefined) return;
-    const [record] = found;
+    let record: DeliveryRecord | undefined;
+    try {
+      [record] = await this.queue.find([attempt.delivery.id]);
+    } catch {
+      // An unavailable queue is polled again, as long as a caller waits.
+      return;
+    }
     if (record === undefined) this.end(attempt).reject(forgotten());
     else this.apply(record, attempt, dueAt);
   }
@@ -210,15 +213,6 @@ export class FirstAttempts {
       (isLimited === true && now - dueAt >= LIMITED_WAIT);
     if (status === 'pending' && attempts === 0 && !isPutOff) return;
     this.end(attempt).resolve(resultOfRecord(attempt.delivery.eventId, record));
-  }
-
-  /** @returns `undefined` if the queue is unavailable */
-  private async find(id: string): Promise<Awaited<ReturnType<WebhookQueue['find']>> | undefined> {
-    try {
-      return await this.queue.find([id]);
-    } catch {
-      return undefined;
-    }
   }
 }
 

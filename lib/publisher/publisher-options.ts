@@ -13,6 +13,7 @@ import {
   resolveEndpointStore,
   type ResolvedEndpointOptions,
   SEALING_KEYS,
+  standardWebhooksOf,
 } from '../endpoints/endpoint-options.js';
 import type { EndpointStore } from '../endpoints/endpoint-store.js';
 import type { SealingKey } from '../endpoints/secret-sealer.js';
@@ -39,18 +40,9 @@ import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { DeliveryMethod } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { tlsProblem } from '../sending/endpoint-credentials.js';
-import {
-  applySettings,
-  ENDPOINT_SETTINGS,
-  type ResolvedEndpointSettings,
-} from '../sending/endpoint.js';
+import { ENDPOINT_SETTINGS, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { type WebhookRetryOptions, resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
-import {
-  checkProfile,
-  isStandardWebhooks,
-  profileUseProblem,
-  tokenProfile,
-} from '../sending/sent-profile.js';
+import { checkProfile, profileUseProblem } from '../sending/sent-profile.js';
 import type { SenderOptions } from '../sending/webhook.sender.js';
 import type { PublisherKeys, EndpointSigner } from '../signing/endpoint-signer.js';
 import {
@@ -67,7 +59,6 @@ import type {
 import { KEY_OPTIONS, SigningResolver } from '../signing/signing.resolver.js';
 import {
   type StandardWebhooksSigningOptions,
-  readStandardWebhooksSecret,
   STANDARD_WEBHOOKS_SIGNING,
 } from '../signing/standard-webhooks-signer.js';
 import { publicationProblems, keySetProblems } from '../signing/webhook.jwks.js';
@@ -316,41 +307,23 @@ function resolveDefaults(
   at: Problems,
 ): ResolvedEndpointSettings {
   const signer = signing.resolve(options, ['issuer', 'tokenLifetime', ...KEY_OPTIONS], at);
-  const fallback: ResolvedEndpointSettings = {
+  const { profile = DEFAULT_PROFILE } = options;
+  const settings: ResolvedEndpointSettings = {
     // A missing signer is a problem, and then the publisher does not start.
     signer: signer as EndpointSigner,
-    profile: DEFAULT_PROFILE,
-    standardWebhooks: options.standardWebhooks,
-    envelope: true,
-    method: 'auto',
-    timeout: DEFAULT_ATTEMPT_TIMEOUT,
+    profile,
+    standardWebhooks: standardWebhooksOf(options, profile, at),
+    envelope: options.envelope ?? true,
+    hash: options.hash,
+    method: options.method ?? 'auto',
+    timeout: options.timeout ?? DEFAULT_ATTEMPT_TIMEOUT,
     headers: {},
     jti: 'attempt',
     onDead: 'skip',
     retry: resolveRetryOptions(options.retry),
   };
-  const settled = applySettings(standardWebhooksOf(fallback, options, at), {
-    envelope: options.envelope,
-    hash: options.hash,
-    method: options.method,
-    profile: options.profile,
-    timeout: options.timeout,
-  });
-  checkProfile(settled, at);
-  return settled;
-}
-
-/** The publisher's `secret` signs Standard Webhooks too, if its own profile has them. */
-function standardWebhooksOf(
-  fallback: ResolvedEndpointSettings,
-  { profile = DEFAULT_PROFILE, secret }: Read<typeof PUBLISHER>,
-  at: Problems,
-): ResolvedEndpointSettings {
-  const isShared = isStandardWebhooks(profile) && fallback.standardWebhooks === undefined;
-  if (!isShared || secret === undefined || at.has('secret')) return fallback;
-  const hasToken = tokenProfile(profile) !== undefined;
-  const name = hasToken ? 'standardWebhooks' : 'secret';
-  return { ...fallback, standardWebhooks: readStandardWebhooksSecret(secret, at, name) };
+  checkProfile(settings, at);
+  return settings;
 }
 
 /**

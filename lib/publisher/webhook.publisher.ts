@@ -115,7 +115,13 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     events: readonly WebhookEventToPublish[],
     options: PublishAllOptions = {},
   ): Promise<readonly PublishResult[]> {
-    return this.publishEvents(events, options);
+    this.refuseWhenShuttingDown();
+    const { tx } = readArgument(PUBLISH_ALL_OPTIONS, options);
+    // Before the first await, as in publishEvent.
+    const transaction = this.transaction.choose(tx);
+    const now = this.options.clock.now();
+    const read = readEvents(events).map((one, index) => readEvent(one, index, now));
+    return this.record(read, transaction);
   }
 
   /**
@@ -195,36 +201,30 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     // Before the first await: a caller that does not await the result may end its transaction, or change its data.
-    const { tx, isCurrent } = this.transaction.choose(options.tx);
+    const transaction = this.transaction.choose(options.tx);
     const draft = draftEvent(event, data, options, this.options.clock.now());
-    await requireDefined(draft, this.options.events);
-    return explainingJoin(isCurrent, async () => {
-      const addressed = await this.addressed({ draft, options }, tx);
-      const [earlier] = await this.recorder.record([addressed], tx);
-      return resultOf(addressed, earlier!);
-    });
+    const [result] = await this.record([{ draft, options }], transaction);
+    return result!;
   }
 
-  private async publishEvents(
-    events: readonly WebhookEventToPublish[],
-    options: PublishAllOptions,
+  /** Checks the events against their definitions, addresses them, and records all of them or none. */
+  private async record(
+    read: readonly ReadEvent[],
+    { tx, isCurrent }: ReturnType<PublishTransaction['choose']>,
   ): Promise<readonly PublishResult[]> {
-    this.refuseWhenShuttingDown();
-    const { tx: chosen } = readArgument(PUBLISH_ALL_OPTIONS, options);
-    // Before the first await, as above.
-    const { tx, isCurrent } = this.transaction.choose(chosen);
-    const now = this.options.clock.now();
-    const read = readEvents(events).map((one, index) => readEvent(one, index, now));
     for (const one of read) {
       await inEvent(one, async () => requireDefined(one.draft, this.options.events));
     }
-    return explainingJoin(isCurrent, async () => {
+    try {
       const addressed: AddressedEvent[] = [];
       for (const one of read) addressed.push(await this.addressed(one, tx));
       if (addressed.length === 0) return [];
       const earlier = await this.recorder.record(addressed, tx);
       return addressed.map((one, index) => resultOf(one, earlier[index]!));
-    });
+    } catch (error) {
+      // The caller did not pass the transaction, and may not know of it.
+      throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
+    }
   }
 
   /** Addresses an event to the endpoints that get it. */
@@ -345,15 +345,6 @@ function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords
     })),
     ...(areDuplicates(earlier) && { duplicate: true }),
   };
-}
-
-/** Explains why the current transaction, which the caller did not pass, cannot be joined. */
-async function explainingJoin<T>(isCurrent: boolean, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
-  }
 }
 
 /** Names the call in the message of its error: an unhandled rejection shows nothing else. */

@@ -341,8 +341,13 @@ export function endpointLane({
   readonly tenant?: string | undefined;
 }): string {
   // A damaged record must not stop the queue; its attempt fails.
-  if (endpointId === undefined) return URL.canParse(url!) ? new URL(url!).origin : 'no URL';
+  if (endpointId === undefined) return originOf(url) ?? 'no URL';
   return JSON.stringify([endpointId, tenant ?? null]);
+}
+
+/** The part of a URL that is safe to show: its path and its query may hold credentials. `undefined` for an invalid one. */
+export function originOf(url: string | undefined): string | undefined {
+  return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
 }
 
 /** Whether a delivery that is recorded is numbered, and waits for the earlier ones of its key. */

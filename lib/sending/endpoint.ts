@@ -135,6 +135,8 @@ export const ENDPOINT_SETTINGS = {
   rateLimit: optional(RATE_LIMIT),
 };
 
+export const SETTING_NAMES = Object.keys(ENDPOINT_SETTINGS) as (keyof typeof ENDPOINT_SETTINGS)[];
+
 type ReadSettings = {
   readonly [Name in Exclude<keyof EndpointSettings, 'retry'>]?: Read<
     (typeof ENDPOINT_SETTINGS)[Name & keyof typeof ENDPOINT_SETTINGS]
@@ -146,23 +148,9 @@ export function applySettings(
   fallback: ResolvedEndpointSettings,
   own: ReadSettings,
 ): ResolvedEndpointSettings {
-  return {
-    signer: fallback.signer,
-    profile: own.profile ?? fallback.profile,
-    standardWebhooks: fallback.standardWebhooks,
-    envelope: own.envelope ?? fallback.envelope,
-    method: own.method ?? fallback.method,
-    timeout: own.timeout ?? fallback.timeout,
-    headers: own.headers ?? fallback.headers,
-    jti: own.jti ?? fallback.jti,
-    onDead: own.onDead ?? fallback.onDead,
-    retry: applyRetry(fallback.retry, own.retry),
-    hash: own.hash ?? fallback.hash,
-    audience: own.audience,
-    subject: own.subject,
-    concurrency: own.concurrency,
-    rateLimit: own.rateLimit,
-  };
+  const set = SETTING_NAMES.filter((name) => own[name] !== undefined);
+  const given = Object.fromEntries(set.map((name) => [name, own[name]]));
+  return { ...fallback, ...given, retry: applyRetry(fallback.retry, own.retry) };
 }
 
 /**
