@@ -9,6 +9,7 @@ import type {
   DeliveryPageRequest,
   EnqueuedDelivery,
   ListedDelivery,
+  WebhookQueue,
 } from './webhook-queue.js';
 
 /** The page of the deliveries that match, newest first. */
@@ -22,6 +23,21 @@ export function listDeliveries(
     .toSorted((a, b) => newestFirst(a.delivery, b.delivery))
     .slice(0, limit)
     .map((known) => listed(known.record()));
+}
+
+/** All deliveries that match, newest first, which a queue lists in pages. @param size - of a page */
+export async function* eachDelivery(
+  queue: WebhookQueue,
+  filter: DeliveryFilter,
+  size: number,
+  start?: DeliveryPageRequest['after'],
+): AsyncGenerator<ListedDelivery> {
+  for (let after = start; ;) {
+    const page = await queue.list(filter, { limit: size, after });
+    yield* page;
+    if (page.length < size) return;
+    after = page.at(-1)!.delivery;
+  }
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   type DeliveryRun,
   type WebhookDelivery,
 } from './webhook-delivery.js';
-import { newestFirst } from './delivery-list.js';
+import { eachDelivery, newestFirst } from './delivery-list.js';
 import {
   checkQueue,
   type DeliveryCountFilter,
@@ -296,16 +296,14 @@ async function holdsKey(
     delivery.received === undefined
       ? { endpointId: delivery.endpointId, tenant: delivery.tenant }
       : { receiver: delivery.received.receiver };
-  let after: DeliveryPageRequest['after'];
-  do {
-    const page = await shard.list({ ...lane, status }, { after, limit: PAGE });
-    const holds = page.some(
-      ({ delivery: { orderingKey }, keyState }) =>
-        orderingKey === delivery.orderingKey && (status === 'pending' || keyState === 'blocking'),
-    );
-    if (holds) return true;
-    after = page.length < PAGE ? undefined : page.at(-1)!.delivery;
-  } while (after !== undefined);
+  for await (const { delivery: other, keyState } of eachDelivery(
+    shard,
+    { ...lane, status },
+    PAGE,
+  )) {
+    const isHolding = status === 'pending' || keyState === 'blocking';
+    if (isHolding && other.orderingKey === delivery.orderingKey) return true;
+  }
   return false;
 }
 

@@ -180,32 +180,23 @@ export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
 /** After these, no later attempt can succeed. */
 const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'invalid_request']);
 
-/** The facts of an attempt besides its verdict. */
-interface AttemptCircumstances extends Pick<AttemptResult, 'attempt' | 'method' | 'durationMs'> {
-  /** Creates the receipt of the last request; absent if there was none. */
-  readonly receipt: (() => WebhookReceipt) | undefined;
-}
-
 /**
  * Judges an attempt by the answer.
  *
+ * @param receipt - creates that of the last request, if there was one
  * @param now - epoch milliseconds, for a Retry-After that is a date
  */
 export function attemptResult(
-  { attempt, method, durationMs, receipt }: AttemptCircumstances,
+  facts: Pick<AttemptFacts, 'attempt' | 'method' | 'durationMs'>,
+  receipt: (() => WebhookReceipt) | undefined,
   answer: ReceiverAnswer | NoAnswer,
   now: number,
 ): AttemptResult {
   const { statusCode } = answer;
-  if (statusCode !== undefined && isAcknowledged(method, answer)) {
-    return { attempt, method, durationMs, verdict: 'acknowledged', statusCode };
+  if (statusCode !== undefined && isAcknowledged(facts.method, answer)) {
+    return { ...facts, verdict: 'acknowledged', statusCode };
   }
-  const seen = {
-    attempt,
-    method,
-    durationMs,
-    ...(receipt !== undefined && { receipt: receipt() }),
-  };
+  const seen = { ...facts, ...(receipt !== undefined && { receipt: receipt() }) };
   if (statusCode === undefined) {
     const { reason } = answer;
     return { ...seen, verdict: FINAL.has(reason) ? 'refused' : 'failed', reason };
