@@ -1,6 +1,5 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { matches } from './delivery-list.js';
-import type { PendingDelivery } from './pending-deliveries.js';
 import {
   deliveryLane,
   type DeliveryAttempt,
@@ -17,7 +16,7 @@ import type { DeliveryFilter } from './webhook-queue.js';
 /** Stored attempts per delivery. */
 const MAX_ATTEMPTS = 20;
 
-export class RememberedDelivery implements PendingDelivery {
+export class RememberedDelivery {
   readonly lane: string;
   status: DeliveryStatus = 'pending';
   /** How often in a row the handler threw. */
@@ -34,7 +33,7 @@ export class RememberedDelivery implements PendingDelivery {
   private payloadDropped: true | undefined;
   /** Whether it is being attempted. */
   isRunning = false;
-  /** Deleted while it was pending: it is not run again. */
+  /** Deleted while it was pending: it is dropped once it is due, and not run again. */
   isErased = false;
 
   constructor(

@@ -45,7 +45,7 @@ export class InProcessQueue extends WebhookQueue {
 
   private readonly concurrency: number;
   private readonly clock: WebhookClock;
-  private readonly pending: PendingDeliveries<RememberedDelivery>;
+  private readonly pending: PendingDeliveries;
   private readonly memory: DeliveryMemory;
   private readonly limits = new LaneLimits();
   /** Milliseconds; absent if payloads are kept as long as their deliveries. */
@@ -283,7 +283,7 @@ export class InProcessQueue extends WebhookQueue {
     this.pending.add(entry);
   }
 
-  private async run(taken: TakenDelivery<RememberedDelivery>): Promise<void> {
+  private async run(taken: TakenDelivery): Promise<void> {
     const { entry } = taken;
     this.running++;
     entry.isLimited = false;
