@@ -8,11 +8,7 @@ import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
 import { openCredentials, sealCredentials } from './secret-sealer.js';
 import type { ConfiguredEndpoints } from './endpoint.registry.js';
-import type {
-  EndpointPage,
-  EndpointScope,
-  WebhookEndpointView,
-} from './webhook-endpoint.interface.js';
+import type { EndpointScope, WebhookEndpointView } from './webhook-endpoint.interface.js';
 
 /** Attempts at a change while other changes come first. */
 const MAX_TRIES = 10;
@@ -77,12 +73,7 @@ export class EndpointDirectory {
     return viewOf(endpoint, this.configured.has(endpoint.id) ? 'options' : 'store');
   }
 
-  async list(request: EndpointPageRequest): Promise<EndpointPage> {
-    const { rows, next } = await this.page(request);
-    return { endpoints: rows.map((endpoint) => this.view(endpoint)), next };
-  }
-
-  /** A page of {@link list}, with the endpoints as they are stored. */
+  /** A page of endpoints by id, as they are stored. */
   async page({
     tenant,
     after,

@@ -179,7 +179,9 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async list(request: EndpointListRequest = {}): Promise<EndpointPage> {
-    return this.directory.list(readArgument(LIST_REQUEST, request, 'request'));
+    const page = readArgument(LIST_REQUEST, request, 'request');
+    const { rows, next } = await this.directory.page(page);
+    return { endpoints: rows.map((row) => this.directory.view(row)), next };
   }
 
   /**
