@@ -195,9 +195,8 @@ const SCOPE = object<EndpointScope>()(
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readScope(scope: unknown): EndpointScope | undefined {
-  if (scope === undefined) return undefined;
-  const { tenant } = readArgument(SCOPE, scope, 'scope');
-  return tenant === undefined ? undefined : { tenant };
+  // The rule refuses a scope without a tenant.
+  return scope === undefined ? undefined : (readArgument(SCOPE, scope, 'scope') as EndpointScope);
 }
 
 export const ROTATION = object<KeyRotationOptions>()({
