@@ -1,6 +1,5 @@
 import { type Channel, channel } from 'node:diagnostics_channel';
 import { DAY } from '../clock/duration.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
 import {
   type Operation,
   OperationChannels,
@@ -22,7 +21,7 @@ import type {
   WebhookDeliveryEvents,
   WebhookDeliveryEventType,
 } from './webhook-delivery.events.js';
-import type { OutgoingRun } from './webhook.deliverer.js';
+import type { DelivererOptions, OutgoingRun } from './webhook.deliverer.js';
 
 interface PublishingFacts {
   readonly event: string;
@@ -142,7 +141,7 @@ export class DeliveryReporter {
 
   constructor(
     private readonly events: WebhookDeliveryEvents,
-    private readonly options: { readonly clock: WebhookClock; readonly disableAfter: number },
+    private readonly options: DelivererOptions,
   ) {}
 
   /** Reports the end of a run. @param label - of the endpoint */

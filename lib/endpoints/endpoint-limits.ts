@@ -41,17 +41,13 @@ export type ResolvedEndpointLimits = Read<typeof ENDPOINT_LIMITS>;
 /** Refuses what exceeds a limit with {@link WebhookDeliveryError} `limit_reached`. */
 export class LimitChecks {
   private readonly tests: CallRate;
-  private readonly limits: ResolvedEndpointLimits;
-  private readonly store: EndpointStore;
 
-  constructor(options: {
-    readonly endpointLimits: ResolvedEndpointLimits;
-    readonly endpointStore: EndpointStore;
-    readonly clock: WebhookClock;
-  }) {
-    this.tests = new CallRate(options.clock);
-    this.limits = options.endpointLimits;
-    this.store = options.endpointStore;
+  constructor(
+    private readonly limits: ResolvedEndpointLimits,
+    private readonly store: EndpointStore,
+    clock: WebhookClock,
+  ) {
+    this.tests = new CallRate(clock);
   }
 
   /** @param more - endpoints that are to be added */

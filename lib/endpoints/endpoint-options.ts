@@ -88,7 +88,9 @@ export interface ResolvedEndpoint extends ResolvedEndpointSettings {
 }
 
 /** The publisher's options that endpoints need. */
-export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
+export interface ResolvedEndpointOptions {
+  readonly endpointStore: EndpointStore;
+  readonly sealer: SecretSealer;
   readonly issuer: string;
   /** Seconds; absent for the default. */
   readonly tokenLifetime: number | undefined;
@@ -295,18 +297,13 @@ export const ENDPOINT_STORE = instance<EndpointStore>(
   'remove',
 );
 
-interface ResolvedEndpointStore {
-  readonly endpointStore: EndpointStore;
-  readonly sealer: SecretSealer;
-}
-
 export function resolveEndpointStore(
   {
     endpointStore = new MemoryEndpointStore(),
     sealingKeys,
   }: { readonly endpointStore?: EndpointStore; readonly sealingKeys?: readonly SealingKey[] },
   at: Problems,
-): ResolvedEndpointStore {
+): Pick<ResolvedEndpointOptions, 'endpointStore' | 'sealer'> {
   if (sealingKeys === undefined && endpointStore.durable && !at.has('sealingKeys')) {
     at.add(
       'sealingKeys',

@@ -88,7 +88,8 @@ export class WebhookEndpoints {
   ) {
     this.input = new EndpointInput(options);
     this.directory = registry.directory;
-    this.limits = new LimitChecks(options);
+    const { endpointLimits, endpointStore, clock } = options;
+    this.limits = new LimitChecks(endpointLimits, endpointStore, clock);
   }
 
   /**
