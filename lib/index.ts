@@ -42,7 +42,7 @@ export { compareReceipts } from './token/webhook-receipt.js';
 // Publishing
 export { WebhookPublisher } from './publisher/webhook.publisher.js';
 export { WebhookErrorFilter } from './publisher/webhook-error.filter.js';
-export type { WebhookPublisherOptions } from './publisher/publisher-options.interface.js';
+export type { WebhookPublisherOptions } from './publisher/publisher-options.js';
 export type { WebhookEndpointOptions } from './endpoints/endpoint-options.js';
 export type { WebhookRetryOptions } from './sending/retry-policy.js';
 export type {

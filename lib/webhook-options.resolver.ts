@@ -17,7 +17,7 @@ import {
 import {
   type ResolvedPublisherOptions,
   resolvePublisherOptions,
-} from './publisher/publisher-options.resolver.js';
+} from './publisher/publisher-options.js';
 import { INBOX, type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
 import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
 import { resolveReceivers } from './receiver/receiver-options.resolver.js';

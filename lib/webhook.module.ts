@@ -9,7 +9,7 @@ import {
 import { DiscoveryModule, ModuleRef } from '@nestjs/core';
 import { WebhookClock } from './clock/webhook-clock.js';
 import { WebhookConfigurationError } from './errors/webhook.error.js';
-import { PUBLISHER_OPTIONS } from './publisher/publisher-options.resolver.js';
+import { PUBLISHER_OPTIONS } from './publisher/publisher-options.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
 import { WebhookPublisher } from './publisher/webhook.publisher.js';
 import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';

@@ -1,12 +1,14 @@
 import type { Job, Queue } from 'bullmq';
 import { waitAfterThrow } from '../queue/retry-schedule.js';
-import type {
-  DeliveryAttempt,
-  DeliveryRecord,
-  FailureReason,
-  DeliveryRun,
+import {
+  type DeliveryAttempt,
+  type DeliveryRecord,
+  type FailureReason,
+  type DeliveryRun,
+  deliveryOfStored,
+  storedDelivery,
+  type StoredDelivery,
 } from '../queue/webhook-delivery.js';
-import { deliveryOfStored, storedDelivery, type StoredDelivery } from '../queue/stored-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 const MAX_ATTEMPTS = 20;

@@ -1,8 +1,11 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { DeliveryStatus, DeliveryRun } from '../queue/webhook-delivery.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
-import { deliveryOfStored } from '../queue/stored-delivery.js';
+import {
+  type DeliveryStatus,
+  type DeliveryRun,
+  deliveryOfStored,
+  deliveryLane,
+} from '../queue/webhook-delivery.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {

@@ -1,9 +1,8 @@
 import type { Queue } from 'bullmq';
 import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
-import type { StoredDelivery } from '../queue/stored-delivery.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
+import { deliveryLane, type StoredDelivery } from '../queue/webhook-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { type DeliveryJob, inState, isDelivered, jobIdOf, jobOf } from './delivery-job.js';
 import { ownKey, QueueScript } from './queue-script.js';

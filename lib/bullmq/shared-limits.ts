@@ -1,7 +1,6 @@
 import type { Queue } from 'bullmq';
 import { DAY } from '../clock/duration.js';
 import { type CancelWake, repeat, type WebhookClock } from '../clock/webhook-clock.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
 import {
   isLimited,
   LEAST_RATE,
@@ -9,8 +8,8 @@ import {
   RECOVERY,
   RememberedLimits,
 } from '../queue/lane-limits.js';
-import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
+import { type DeliveryLimits, type DeliveryRun, deliveryLane } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { type DeliveryJob, inState, jobOf } from './delivery-job.js';
 import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';

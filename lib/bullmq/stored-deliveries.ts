@@ -1,10 +1,12 @@
 import type { Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
-import type {
-  DeliveryAttempt,
-  DeliveryRecord,
-  WebhookDelivery,
+import {
+  type DeliveryAttempt,
+  type DeliveryRecord,
+  type WebhookDelivery,
+  deliveryLane,
+  takesTurn,
 } from '../queue/webhook-delivery.js';
 import type {
   DeliveryFilter,
@@ -12,7 +14,6 @@ import type {
   ListedDelivery,
   EnqueuedDelivery,
 } from '../queue/webhook-queue.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
 import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
 import { type DeliveryHistory, SETTLING } from './delivery-history.js';
 import {
@@ -30,7 +31,6 @@ import {
   recordOf,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
-import { takesTurn } from '../queue/key-order.js';
 import { type KeyTurns, type Turn, turnOf, turnOfJob } from './key-turns.js';
 import type { SharedLimits } from './shared-limits.js';
 

@@ -30,7 +30,7 @@ import type {
   TestEventRequest,
 } from './console-api.js';
 import type { WebhookEndpointFilter } from '../endpoints/endpoint-filter.js';
-import type { EndpointRateLimit } from '../sending/endpoint-settings.js';
+import type { EndpointRateLimit } from '../sending/endpoint.js';
 import { PORTAL_CAPABILITIES } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';

@@ -3,7 +3,7 @@ import { invalidOptions, readArgument } from '../options/read-options.js';
 import * as option from '../options/rules.js';
 import type { DeliveryCountFilter, DeliveryFilter } from '../queue/webhook-queue.js';
 import type { DeliveryKeyState, DeliveryStatus } from '../queue/webhook-delivery.js';
-import { cursor } from '../queue/page-cursor.js';
+import { cursor } from '../queue/delivery-list.js';
 import { identifier } from '../token/identifier.js';
 
 /**

@@ -1,8 +1,9 @@
-import type {
-  DeliveryAttempt,
-  DeliveryKeyState,
-  DeliveryStatus,
-  FailureReason,
+import {
+  type DeliveryAttempt,
+  type DeliveryKeyState,
+  type DeliveryStatus,
+  type FailureReason,
+  originOf,
 } from '../queue/webhook-delivery.js';
 import type { DeliveryCounts } from '../queue/webhook-queue.js';
 import type { ListedOutgoing } from './redelivery.js';
@@ -130,7 +131,7 @@ export function viewOf(listed: ListedOutgoing, now: number): WebhookDeliveryView
     eventId,
     event,
     endpointId,
-    origin: originOf(delivery),
+    origin: originOf(delivery.url),
     tenant,
     status,
     attemptsMade: attempts,
@@ -203,9 +204,4 @@ export function statsOf(counts: readonly DeliveryCounts[], now: number): Webhook
     { pending: 0, delivered: 0, dead: 0, held: 0, lag: 0 },
   );
   return { ...all, endpoints };
-}
-
-/** The path and the query of a URL may hold credentials. */
-function originOf({ url }: ListedOutgoing['delivery']): string | undefined {
-  return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
 }

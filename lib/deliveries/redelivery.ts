@@ -1,7 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import { deliveryId } from '../queue/delivery-identity.js';
-import type { DeliveryPageRequest, ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { deliveryId, type OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { eachDelivery } from '../queue/delivery-list.js';
+import type { ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 
 /** The result of a call of `redeliver`. */
 export interface RedeliverResult {
@@ -120,12 +120,9 @@ const PAGE = 500;
 /** Makes the deliveries due that waited because their endpoint was paused, the oldest first. */
 export async function attemptPaused(endpointId: string, queue: WebhookQueue): Promise<void> {
   const ids: string[] = [];
-  for (let after: DeliveryPageRequest['after']; ;) {
-    const page = await queue.list({ endpointId, status: 'pending' }, { limit: PAGE, after });
-    const paused = page.filter(({ reason }) => reason === 'endpoint_paused');
-    ids.push(...paused.map(({ delivery }) => delivery.id));
-    if (page.length < PAGE) break;
-    after = page.at(-1)!.delivery;
+  const pending = eachDelivery(queue, { endpointId, status: 'pending' }, PAGE);
+  for await (const { delivery, reason } of pending) {
+    if (reason === 'endpoint_paused') ids.push(delivery.id);
   }
   ids.reverse();
   for (let start = 0; start < ids.length; start += PAGE) {

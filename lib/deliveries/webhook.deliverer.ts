@@ -21,8 +21,7 @@ import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import { observeAttempt } from './delivery.channels.js';
-import type { DeliveryReporter } from './delivery.reporter.js';
+import { observeAttempt, type DeliveryReporter } from './delivery.reporter.js';
 
 const GONE = 410;
 
@@ -108,14 +107,12 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      const outcome = untilExpiry(delivery, this.outcomeWithoutEndpoint(delivery, number));
+      const outcome = fitting(delivery, this.outcomeWithoutEndpoint(delivery, number));
       return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
     }
-    const early = isExpired(delivery, this.options.clock.now())
-      ? deadWithoutAttempt('expired', number)
-      : this.outcomeWithoutAttempt(endpoint, number);
+    const early = this.outcomeWithoutAttempt(delivery, endpoint, number);
     if (early !== undefined) {
-      const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, early));
+      const outcome = fitting(delivery, early, endpoint);
       const limits = currentLimits(endpoint);
       return this.report({ delivery, outcome, limits }, endpoint.label);
     }
@@ -126,7 +123,7 @@ export class WebhookDeliverer {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
     const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
-    const outcome = inOrder(delivery, endpoint, untilExpiry(delivery, decided));
+    const outcome = fitting(delivery, decided, endpoint);
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
       { delivery, outcome, attempt: stored, overloadedUntil, receipt },
@@ -161,16 +158,18 @@ export class WebhookDeliverer {
   }
 
   /**
-   * Whether something holds the delivery up: a disabled or paused endpoint, an overloaded receiver, an open circuit.
+   * Whether the delivery has expired, or something holds it up: a disabled or paused endpoint, an overloaded receiver, an open circuit.
    *
    * @returns `undefined` if the delivery may be attempted now
    */
   private outcomeWithoutAttempt(
+    delivery: OutgoingDelivery,
     endpoint: RegisteredEndpoint,
     number: number,
   ): DeliveryOutcome | undefined {
-    if (isDisabled(endpoint)) return deadWithoutAttempt('endpoint_disabled', number);
     const now = this.options.clock.now();
+    if (isExpired(delivery, now)) return deadWithoutAttempt('expired', number);
+    if (isDisabled(endpoint)) return deadWithoutAttempt('endpoint_disabled', number);
     const pausedAt = pausedSince(endpoint);
     if (pausedAt !== undefined) {
       const wait = Math.min(Math.max(now - pausedAt, FIRST_PAUSE_CHECK), LAST_PAUSE_CHECK);
@@ -284,19 +283,18 @@ function isExpired({ expiresAt }: OutgoingDelivery, now: number): boolean {
   return expiresAt !== undefined && now >= expiresAt;
 }
 
-/** A delivery that waits is due when it expires at the latest, so that it is given up then. */
-function untilExpiry({ expiresAt }: OutgoingDelivery, outcome: DeliveryOutcome): DeliveryOutcome {
-  if (expiresAt === undefined || !('at' in outcome) || outcome.at <= expiresAt) return outcome;
-  return { ...outcome, at: expiresAt };
-}
-
-/** A dead delivery blocks its ordering key if the endpoint says so. */
-function inOrder(
-  { orderingKey }: OutgoingDelivery,
-  { onDead }: RegisteredEndpoint,
+/**
+ * An outcome for this delivery. One that waits is due when it expires at the latest, so that it is given up then. A dead one blocks its
+ * ordering key if the endpoint says so.
+ */
+function fitting(
+  { expiresAt = Infinity, orderingKey }: OutgoingDelivery,
   outcome: DeliveryOutcome,
+  endpoint?: RegisteredEndpoint,
 ): DeliveryOutcome {
-  const blocksKey = outcome.type === 'dead' && orderingKey !== undefined && onDead === 'block';
+  if ('at' in outcome) return { ...outcome, at: Math.min(outcome.at, expiresAt) };
+  const blocksKey =
+    outcome.type === 'dead' && orderingKey !== undefined && endpoint?.onDead === 'block';
   return blocksKey ? { ...outcome, blocksKey } : outcome;
 }
 

@@ -4,7 +4,7 @@ import { limitReached } from '../endpoints/endpoint-limits.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { isIdentifier } from '../token/identifier.js';
 import { readArgument } from '../options/read-options.js';
-import { cursorOf } from '../queue/page-cursor.js';
+import { cursorOf, eachDelivery } from '../queue/delivery-list.js';
 import type {
   DeliveryCounts,
   DeliveryFilter,
@@ -316,13 +316,11 @@ export class WebhookDeliveries {
     after: DeliveryPageRequest['after'],
   ): Promise<readonly ListedOutgoing[]> {
     const found: ListedOutgoing[] = [];
-    for (let start = after; ;) {
-      const size = Math.min(MAX_PAGE, limit - found.length);
-      const page = await this.queue.list(filter, { limit: size, after: start });
-      found.push(...page.filter(isOutgoing));
-      if (page.length < size || found.length === limit) return found;
-      start = page.at(-1)!.delivery;
+    for await (const one of eachDelivery(this.queue, filter, Math.min(MAX_PAGE, limit), after)) {
+      if (isOutgoing(one)) found.push(one);
+      if (found.length === limit) break;
     }
+    return found;
   }
 
   /** Oldest first, one after another, as they were first sent; the results are in the order of the list. */

@@ -18,7 +18,7 @@ import {
   text,
   whole,
 } from '../options/rules.js';
-import { applySettings } from '../sending/endpoint-settings.js';
+import { applySettings } from '../sending/endpoint.js';
 import {
   checkCredentials,
   CREDENTIALS,
@@ -41,7 +41,7 @@ import {
   type StoredEndpoint,
   type StoredEndpointSettings,
 } from './endpoint-store.js';
-import { frozenCopy } from './endpoint-table.js';
+import { frozenCopy } from './memory-endpoint.store.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type {
   EndpointChanges,
@@ -195,9 +195,8 @@ const SCOPE = object<EndpointScope>()(
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readScope(scope: unknown): EndpointScope | undefined {
-  if (scope === undefined) return undefined;
-  const { tenant } = readArgument(SCOPE, scope, 'scope');
-  return tenant === undefined ? undefined : { tenant };
+  // The rule refuses a scope without a tenant.
+  return scope === undefined ? undefined : (readArgument(SCOPE, scope, 'scope') as EndpointScope);
 }
 
 export const ROTATION = object<KeyRotationOptions>()({

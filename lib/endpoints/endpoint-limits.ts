@@ -2,8 +2,7 @@ import { CallRate } from '../clock/call-rate.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { filled, object, optional, type Read, whole } from '../options/rules.js';
-import { RATE } from '../sending/endpoint-settings.js';
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
+import { RATE, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import type { EndpointStore, SealedEndpointKey, StoredEndpointSettings } from './endpoint-store.js';
 
 /** Limits of managed endpoints and of redelivery, so that the calls of a tenant cannot multiply work. */
@@ -42,17 +41,13 @@ export type ResolvedEndpointLimits = Read<typeof ENDPOINT_LIMITS>;
 /** Refuses what exceeds a limit with {@link WebhookDeliveryError} `limit_reached`. */
 export class LimitChecks {
   private readonly tests: CallRate;
-  private readonly limits: ResolvedEndpointLimits;
-  private readonly store: EndpointStore;
 
-  constructor(options: {
-    readonly endpointLimits: ResolvedEndpointLimits;
-    readonly endpointStore: EndpointStore;
-    readonly clock: WebhookClock;
-  }) {
-    this.tests = new CallRate(options.clock);
-    this.limits = options.endpointLimits;
-    this.store = options.endpointStore;
+  constructor(
+    private readonly limits: ResolvedEndpointLimits,
+    private readonly store: EndpointStore,
+    clock: WebhookClock,
+  ) {
+    this.tests = new CallRate(clock);
   }
 
   /** @param more - endpoints that are to be added */

@@ -19,8 +19,8 @@ import {
   applySettings,
   ENDPOINT_SETTINGS,
   type EndpointSettings,
-} from '../sending/endpoint-settings.js';
-import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
+  type ResolvedEndpointSettings,
+} from '../sending/endpoint.js';
 import {
   checkCredentials,
   CREDENTIALS,
@@ -34,7 +34,7 @@ import {
   type SigningResolver,
 } from '../signing/signing.resolver.js';
 import {
-  readStandardWebhooksSecret,
+  STANDARD_WEBHOOKS_SECRET,
   STANDARD_WEBHOOKS_SIGNING,
   type StandardWebhooksSigner,
   type StandardWebhooksSigningOptions,
@@ -88,7 +88,9 @@ export interface ResolvedEndpoint extends ResolvedEndpointSettings {
 }
 
 /** The publisher's options that endpoints need. */
-export interface ResolvedEndpointOptions extends ResolvedEndpointStore {
+export interface ResolvedEndpointOptions {
+  readonly endpointStore: EndpointStore;
+  readonly sealer: SecretSealer;
   readonly issuer: string;
   /** Seconds; absent for the default. */
   readonly tokenLifetime: number | undefined;
@@ -169,12 +171,8 @@ function resolveEndpoint(
   const { id, tenant, disabled, events, filter } = endpoint;
   const profile = endpoint.profile ?? defaults.profile;
   const { secret } = endpoint;
-  // Without a token, the secret is that of Standard Webhooks; in tandem, it may be both.
-  const isShared = isStandardWebhooks(profile) && endpoint.standardWebhooks === undefined;
-  const standardWebhooks = isShared
-    ? ownStandardWebhooks(endpoint, profile, at)
-    : endpoint.standardWebhooks;
-  const hasNoToken = isShared && tokenProfile(profile) === undefined;
+  const standardWebhooks = standardWebhooksOf(endpoint, profile, at);
+  const hasNoToken = endpoint.standardWebhooks === undefined && tokenProfile(profile) === undefined;
   const own = resolveOwnSigner(
     hasNoToken ? { ...endpoint, secret: undefined } : endpoint,
     context,
@@ -225,15 +223,16 @@ export function checkTokenUrl(
   }
 }
 
-/** Reads `secret` as that of Standard Webhooks. */
-function ownStandardWebhooks(
-  { secret }: ReadEndpoint,
+/** The signer of Standard Webhooks. Without a secret of its own, it has that of the tokens; without tokens, `secret` is its own. */
+export function standardWebhooksOf(
+  { secret, standardWebhooks }: Pick<ReadEndpoint, 'secret' | 'standardWebhooks'>,
   profile: SentProfile,
   at: Problems,
 ): StandardWebhooksSigner | undefined {
-  if (secret === undefined) return undefined;
-  const hasToken = tokenProfile(profile) !== undefined;
-  return readStandardWebhooksSecret(secret, at, hasToken ? 'standardWebhooks' : 'secret');
+  const isShared = isStandardWebhooks(profile) && standardWebhooks === undefined;
+  if (!isShared || secret === undefined || at.has('secret')) return standardWebhooks;
+  const name = tokenProfile(profile) === undefined ? 'secret' : 'standardWebhooks';
+  return STANDARD_WEBHOOKS_SECRET(secret, at, name);
 }
 
 function resolveOwnSigner(
@@ -298,18 +297,13 @@ export const ENDPOINT_STORE = instance<EndpointStore>(
   'remove',
 );
 
-interface ResolvedEndpointStore {
-  readonly endpointStore: EndpointStore;
-  readonly sealer: SecretSealer;
-}
-
 export function resolveEndpointStore(
   {
     endpointStore = new MemoryEndpointStore(),
     sealingKeys,
   }: { readonly endpointStore?: EndpointStore; readonly sealingKeys?: readonly SealingKey[] },
   at: Problems,
-): ResolvedEndpointStore {
+): Pick<ResolvedEndpointOptions, 'endpointStore' | 'sealer'> {
   if (sealingKeys === undefined && endpointStore.durable && !at.has('sealingKeys')) {
     at.add(
       'sealingKeys',

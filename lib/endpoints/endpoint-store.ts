@@ -1,9 +1,8 @@
 import { type ActivityStore, MemoryActivityStore } from './activity-store.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
-import type { EndpointDisabledReason } from '../sending/endpoint.js';
-import type { EndpointSettings } from '../sending/endpoint-settings.js';
+import type { EndpointDisabledReason, EndpointSettings } from '../sending/endpoint.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
-import type { StoredCredentials } from './stored-credentials.js';
+import type { StoredCredentials } from './secret-sealer.js';
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {

@@ -6,13 +6,9 @@ import {
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
-import { openCredentials, sealCredentials, type StoredCredentials } from './stored-credentials.js';
+import { openCredentials, sealCredentials } from './secret-sealer.js';
 import type { ConfiguredEndpoints } from './endpoint.registry.js';
-import type {
-  EndpointPage,
-  EndpointScope,
-  WebhookEndpointView,
-} from './webhook-endpoint.interface.js';
+import type { EndpointScope, WebhookEndpointView } from './webhook-endpoint.interface.js';
 
 /** Attempts at a change while other changes come first. */
 const MAX_TRIES = 10;
@@ -77,12 +73,7 @@ export class EndpointDirectory {
     return viewOf(endpoint, this.configured.has(endpoint.id) ? 'options' : 'store');
   }
 
-  async list(request: EndpointPageRequest): Promise<EndpointPage> {
-    const { rows, next } = await this.page(request);
-    return { endpoints: rows.map((endpoint) => this.view(endpoint)), next };
-  }
-
-  /** A page of {@link list}, with the endpoints as they are stored. */
+  /** A page of endpoints by id, as they are stored. */
   async page({
     tenant,
     after,
@@ -122,12 +113,8 @@ export class EndpointDirectory {
       const wanted = make(current);
       if (wanted === undefined) return { endpoint: current, changed: false };
       const now = clock.now();
-      const keys = this.sealed(id, withoutRetired(wanted.keys, now));
-      const credentials = this.resealed(wanted);
       const endpoint = {
-        ...wanted,
-        ...(credentials && { credentials }),
-        keys,
+        ...this.resealed({ ...wanted, keys: withoutRetired(wanted.keys, now) }),
         version: current.version + 1,
         updatedAt: now,
       };
@@ -183,30 +170,34 @@ export class EndpointDirectory {
     return inScope(await this.options.endpointStore.find(id), scope);
   }
 
-  private resealed(endpoint: StoredEndpoint): StoredCredentials | undefined {
+  /** The endpoint with all secrets sealed by the current sealing key. */
+  private resealed(endpoint: StoredEndpoint): StoredEndpoint {
     const { sealer } = this.options;
-    const { credentials } = endpoint;
-    if (credentials === undefined || sealer.isCurrent(credentials)) return credentials;
-    try {
-      return sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials));
-    } catch (error) {
-      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-      return credentials;
-    }
-  }
-
-  private sealed(id: string, keys: readonly SealedEndpointKey[]): SealedEndpointKey[] {
-    const { sealer } = this.options;
-    return keys.map((key) => {
-      if (sealer.isCurrent(key)) return key;
+    const { id, keys, credentials } = endpoint;
+    const sealed = <Secret extends { readonly sealed: string }>(
+      secret: Secret,
+      seal: () => Secret,
+    ): Secret => {
+      if (sealer.isCurrent(secret)) return secret;
       try {
-        return { ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) };
+        return seal();
       } catch (error) {
         // Kept as it is: an endpoint whose secret is lost can still be disabled, or get a new key.
         if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-        return key;
+        return secret;
       }
-    });
+    };
+    return {
+      ...endpoint,
+      keys: keys.map((key) =>
+        sealed(key, () => ({ ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) })),
+      ),
+      ...(credentials && {
+        credentials: sealed(credentials, () =>
+          sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials)),
+        ),
+      }),
+    };
   }
 }
 

@@ -1,20 +1,20 @@
 import { errorName, isWebhookError } from '../errors/webhook.error.js';
-import type { DeliveryLimits, OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { type DeliveryLimits, originOf, type OutgoingDelivery } from '../queue/webhook-delivery.js';
 import {
   type Endpoint,
   EndpointState,
   type EndpointDisabled,
   limitsOf,
+  SETTING_NAMES,
 } from '../sending/endpoint.js';
 import { kindsOf } from '../sending/endpoint-credentials.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
 import { dataOf, type EventDraft } from '../sending/event-draft.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { matchesFilter, type WebhookEndpointFilter } from './endpoint-filter.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import { type EndpointPageRequest, looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
 import { EndpointDirectory } from './endpoint.directory.js';
-import { EndpointTable, subscribesTo } from './endpoint-table.js';
+import { EndpointTable, subscribesTo } from './memory-endpoint.store.js';
 import { StoredEndpointCache } from './stored-endpoint.cache.js';
 
 /** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
@@ -126,7 +126,7 @@ export class EndpointRegistry {
     const endpoint = known ?? {
       ...this.options.defaults,
       url,
-      label: URL.canParse(url) ? new URL(url).origin : 'invalid URL',
+      label: originOf(url) ?? 'invalid URL',
       state: new EndpointState(),
     };
     this.urls.set(url, endpoint);
@@ -184,8 +184,6 @@ export class EndpointRegistry {
   }
 }
 
-const SETTINGS = Object.keys(ENDPOINT_SETTINGS) as (keyof typeof ENDPOINT_SETTINGS)[];
-
 /**
  * The endpoints of the publisher's options. Only the configuration changes them; `disabled` and `pausedAt` are the state of
  * this process.
@@ -204,7 +202,7 @@ export class ConfiguredEndpoints {
         label: `endpoint "${id}"`,
         state: new EndpointState(disabled ? { at: now, reason: 'requested' } : undefined),
       });
-      const own = SETTINGS.filter((name) => endpoint[name] !== defaults[name]);
+      const own = SETTING_NAMES.filter((name) => endpoint[name] !== defaults[name]);
       this.rows.put({
         id,
         tenant: endpoint.tenant,

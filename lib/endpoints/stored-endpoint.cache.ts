@@ -1,21 +1,18 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { object } from '../options/rules.js';
-import { applySettings } from '../sending/endpoint-settings.js';
-import { EndpointState } from '../sending/endpoint.js';
-import { type EndpointSigner, RotatingTokenSigner } from '../signing/endpoint-signer.js';
+import { applySettings, EndpointState } from '../sending/endpoint.js';
+import { RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import { HeldSigningKeys } from '../signing/signing-keys.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
-import type { TokenSignerOptions, WebhookTokenInput } from '../token/token-signer.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
-import { openCredentials } from './stored-credentials.js';
+import { openCredentials, type SecretSealer } from './secret-sealer.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { withoutRetired } from './endpoint.directory.js';
 import { withinLimits } from './endpoint-limits.js';
 import { enabledAt, type StoredEndpoint, type StoredEndpointSettings } from './endpoint-store.js';
 import type { RegisteredEndpoint } from './endpoint.registry.js';
-import type { SecretSealer } from './secret-sealer.js';
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
@@ -108,8 +105,15 @@ export class StoredEndpointCache {
     if (stored.keys.length === 0) return { signer, standardWebhooks };
     const keys = new SealedKeys(stored, sealer);
     const now = (): number => clock.now();
+    const options = { issuer, lifetime: tokenLifetime, now };
+    let opened: RotatingTokenSigner | undefined;
     return {
-      signer: new SealedTokenSigner(keys, { issuer, lifetime: tokenLifetime, now }),
+      signer: {
+        algorithms: ['HS256'],
+        // Rejects with `sealed_secret_unreadable` until the keys are readable.
+        sign: async (input) =>
+          (opened ??= new RotatingTokenSigner(keys.open(), options)).sign(input),
+      },
       standardWebhooks: {
         sign: (...content) => standardWebhooksSigner(keys.secretsFrom(now())).sign(...content),
       },
@@ -149,24 +153,6 @@ class SealedKeys {
   private secrets(): readonly string[] {
     const { id, keys } = this.endpoint;
     return (this.#secrets ??= keys.map((key) => this.sealer.open(id, key)));
-  }
-}
-
-/** Signs tokens with the keys of a stored endpoint. */
-class SealedTokenSigner implements EndpointSigner {
-  readonly algorithms = ['HS256'] as const;
-
-  private signer: RotatingTokenSigner | undefined;
-
-  constructor(
-    private readonly keys: SealedKeys,
-    private readonly options: Omit<TokenSignerOptions, 'key'>,
-  ) {}
-
-  /** @throws {@link WebhookStoreError} `sealed_secret_unreadable` */
-  async sign(input: WebhookTokenInput): Promise<string> {
-    this.signer ??= new RotatingTokenSigner(this.keys.open(), this.options);
-    return this.signer.sign(input);
   }
 }
 

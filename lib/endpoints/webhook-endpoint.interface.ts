@@ -5,8 +5,7 @@ import type { StoredEndpoint, StoredEndpointSettings } from './endpoint-store.js
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { CredentialKind, EndpointCredentials } from '../sending/endpoint-credentials.js';
-import type { EndpointSettings } from '../sending/endpoint-settings.js';
-import type { EndpointDisabledReason } from '../sending/endpoint.js';
+import type { EndpointSettings, EndpointDisabledReason } from '../sending/endpoint.js';
 
 /** An endpoint to create. */
 export interface NewEndpoint extends EndpointSettings {

@@ -8,8 +8,7 @@ import {
   type EndpointRegistry,
   type RegisteredEndpoint,
 } from './endpoint.registry.js';
-import { endpointLane } from '../queue/delivery-identity.js';
-import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import { endpointLane, type DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { type EndpointState, limitsOf } from '../sending/endpoint.js';
@@ -33,8 +32,13 @@ import {
 } from './endpoint-input.js';
 import { matchesFilter } from './endpoint-filter.js';
 import { LimitChecks } from './endpoint-limits.js';
-import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
-import { openCredentials, sealCredentials, sharesCredentials } from './stored-credentials.js';
+import {
+  makeEndpointKey,
+  rotatedKeys,
+  openCredentials,
+  sealCredentials,
+  sharesCredentials,
+} from './secret-sealer.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { enabledAt, type StoredEndpoint } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
@@ -84,7 +88,8 @@ export class WebhookEndpoints {
   ) {
     this.input = new EndpointInput(options);
     this.directory = registry.directory;
-    this.limits = new LimitChecks(options);
+    const { endpointLimits, endpointStore, clock } = options;
+    this.limits = new LimitChecks(endpointLimits, endpointStore, clock);
   }
 
   /**
@@ -175,7 +180,9 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `invalid_option`
    */
   async list(request: EndpointListRequest = {}): Promise<EndpointPage> {
-    return this.directory.list(readArgument(LIST_REQUEST, request, 'request'));
+    const page = readArgument(LIST_REQUEST, request, 'request');
+    const { rows, next } = await this.directory.page(page);
+    return { endpoints: rows.map((row) => this.directory.view(row)), next };
   }
 
   /**

@@ -1,7 +1,7 @@
 import { waitUntil } from '../clock/webhook-clock.js';
 import { unprinted } from '../options/unprinted.js';
-import { RememberedLimits } from '../queue/lane-limits.js';
 import type { DeliveryAttempt, DeliveryLimits, DeliveryRecord } from '../queue/webhook-delivery.js';
+import { RememberedLimits } from '../queue/lane-limits.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,

@@ -1,17 +1,17 @@
 import { waitAfterThrow } from '../queue/retry-schedule.js';
-import type {
-  DeliveryAttempt,
-  DeliveryRecord,
-  DeliveryState,
-  DeliveryStatus,
-  FailureReason,
-  DeliveryPayload,
-  WebhookDelivery,
-  DeliveryRun,
-  SignedFacts,
+import {
+  type DeliveryAttempt,
+  type DeliveryRecord,
+  type DeliveryState,
+  type DeliveryStatus,
+  type FailureReason,
+  type DeliveryPayload,
+  type WebhookDelivery,
+  type DeliveryRun,
+  type SignedFacts,
+  deliveryLane,
 } from '../queue/webhook-delivery.js';
 import type { DeliveryCounts, ListedDelivery, EnqueuedDelivery } from '../queue/webhook-queue.js';
-import { deliveryLane } from '../queue/delivery-identity.js';
 import type { Row } from './database.js';
 
 /** The members of a delivery that have a column of their own. */

@@ -1,6 +1,5 @@
 import { pendingRecord } from '../queue/delivery-list.js';
-import { takesTurn } from '../queue/key-order.js';
-import type { DeliveryRecord } from '../queue/webhook-delivery.js';
+import { type DeliveryRecord, takesTurn } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { Row, RunStatement } from './database.js';
 import {

@@ -1,5 +1,5 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
-import { KEPT_UNUSED } from '../queue/key-order.js';
+import { KEPT_UNUSED } from '../queue/queue-options.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
 import type { DeliveryFilter } from '../queue/webhook-queue.js';
 import { deleteInBatches } from './connection.js';

@@ -1,7 +1,11 @@
 import { setMaxListeners } from 'node:events';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
-import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
+import {
+  isWebhookError,
+  WebhookDeliveryError,
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
 import type {
   DeliveryRecord,
   DeliveryOutcome,
@@ -9,7 +13,6 @@ import type {
 } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { requireSameContent } from '../sending/event-draft.js';
-import { aborted } from './event-recorder.js';
 import type { SendResult } from './publish-options.js';
 
 const STATUS = {
@@ -66,13 +69,6 @@ interface ExpectedAttempt {
   cancelPoll: CancelWake;
 }
 
-/** How a caller of `send` waits. */
-interface Waiting {
-  /** Milliseconds until the first attempt is due. */
-  readonly wait: number;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** Records the delivery; resolves with what was recorded under its id before, if anything. */
 type Recording = () => Promise<readonly (DeliveryRecord | undefined)[]>;
 
@@ -85,20 +81,28 @@ export class FirstAttempts {
     private readonly clock: WebhookClock,
   ) {}
 
-  /** Joins a concurrent call with the same id; records the delivery if there is none, or if that call is aborted. */
-  async make(delivery: OutgoingDelivery, waiting: Waiting, record: Recording): Promise<SendResult> {
-    const { signal } = waiting;
+  /**
+   * Joins a concurrent call with the same id; records the delivery if there is none, or if that call is aborted.
+   *
+   * @param wait - milliseconds until the first attempt is due
+   */
+  async make(
+    delivery: OutgoingDelivery,
+    wait: number,
+    signal: AbortSignal | undefined,
+    record: Recording,
+  ): Promise<SendResult> {
     const joined = this.expected.get(delivery.id);
     if (joined === undefined) {
       const attempt = this.expect(delivery);
-      return this.unlessAborted(attempt, this.start(attempt, waiting.wait, record), signal);
+      return this.unlessAborted(attempt, this.start(attempt, wait, record), signal);
     }
     requireSameContent(delivery, joined.delivery);
     try {
       return { ...(await this.unlessAborted(joined, joined.result, signal)), duplicate: true };
     } catch (error) {
       if (!isWebhookError(error, 'aborted') || signal?.aborted === true) throw error;
-      return this.make(delivery, waiting, record);
+      return this.make(delivery, wait, signal, record);
     }
   }
 
@@ -193,10 +197,13 @@ export class FirstAttempts {
   }
 
   private async ask(attempt: ExpectedAttempt, dueAt: number): Promise<void> {
-    // An unavailable queue is polled again, as long as a caller waits.
-    const found = await this.find(attempt.delivery.id);
-    if (found === undefined) return;
-    const [record] = found;
+    let record: DeliveryRecord | undefined;
+    try {
+      [record] = await this.queue.find([attempt.delivery.id]);
+    } catch {
+      // An unavailable queue is polled again, as long as a caller waits.
+      return;
+    }
     if (record === undefined) this.end(attempt).reject(forgotten());
     else this.apply(record, attempt, dueAt);
   }
@@ -210,15 +217,6 @@ export class FirstAttempts {
       (isLimited === true && now - dueAt >= LIMITED_WAIT);
     if (status === 'pending' && attempts === 0 && !isPutOff) return;
     this.end(attempt).resolve(resultOfRecord(attempt.delivery.eventId, record));
-  }
-
-  /** @returns `undefined` if the queue is unavailable */
-  private async find(id: string): Promise<Awaited<ReturnType<WebhookQueue['find']>> | undefined> {
-    try {
-      return await this.queue.find([id]);
-    } catch {
-      return undefined;
-    }
   }
 }
 
@@ -236,4 +234,8 @@ function allowManyListeners(signal: AbortSignal): void {
   } catch {
     // It is not one of Node.
   }
+}
+
+export function aborted(signal: AbortSignal): WebhookDeliveryError {
+  return new WebhookDeliveryError('aborted', 'The signal was aborted.', { cause: signal.reason });
 }

@@ -1,5 +1,5 @@
 import type { Duration } from '../clock/duration.js';
-import { WebhookDeliveryError } from '../errors/webhook.error.js';
+import { isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Problems } from '../options/problems.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import {
@@ -12,8 +12,9 @@ import {
   type Rule,
   unchecked,
 } from '../options/rules.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
-import type { SignOptions } from '../sending/event-draft.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
+import { draftEvent, type EventDraft, type SignOptions } from '../sending/event-draft.js';
+import { isEventName } from '../token/event-name.js';
 import { identifier } from '../token/identifier.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
@@ -178,7 +179,7 @@ const EVENT_TO_PUBLISH = object<Record<keyof WebhookEventToPublish, unknown>>()(
  *
  * @throws {@link WebhookDeliveryError} `invalid_option`
  */
-export function readEventOptions(event: WebhookEventToPublish): Read<typeof EVENT_OPTIONS> {
+function readEventOptions(event: WebhookEventToPublish): Read<typeof EVENT_OPTIONS> {
   const misplaced = Object.keys(EVENT_RULES).find((name) => name in event);
   if (misplaced !== undefined) {
     throw invalidOptions([{ path: misplaced, message: 'unknown option; move it into "options"' }]);
@@ -198,7 +199,13 @@ export const PUBLISH_OPTIONS = object<PublishOptions>()(
   { across: (read, at) => requireTimeToSend(read, at) },
 );
 
-export type ResolvedPublishOptions = Read<typeof PUBLISH_OPTIONS>;
+/** A checked event that is not addressed yet. */
+export interface ReadEvent {
+  readonly draft: EventDraft;
+  readonly options: Pick<Read<typeof PUBLISH_OPTIONS>, 'id' | 'delay' | 'signal'>;
+  /** Says in messages which event of a call it is; absent if the call has only one. */
+  readonly position?: string | undefined;
+}
 
 /**
  * Reads the data and the options of a call.
@@ -224,8 +231,13 @@ export function readArguments<Options>(
 /** Events of one call of `publishAll`. */
 const MAX_EVENTS = 1_000;
 
-/** @throws {@link WebhookDeliveryError} `invalid_data` */
-export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
+/**
+ * Reads the events of a call of `publishAll`, before any of them is recorded.
+ *
+ * @param now - epoch milliseconds
+ * @throws {@link WebhookDeliveryError}; its message says which event of the call it is
+ */
+export function readEvents(events: unknown, now: number): readonly ReadEvent[] {
   if (!Array.isArray(events) || events.length > MAX_EVENTS) {
     throw new WebhookDeliveryError(
       'invalid_data',
@@ -234,7 +246,7 @@ export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
   }
   // Unlike every(), it also finds the holes of a sparse list.
   const invalid = events.findIndex((one) => !isEventToPublish(one));
-  if (invalid === -1) return events as WebhookEventToPublish[];
+  if (invalid === -1) return events.map((one, index) => readEvent(one, index, now));
   throw new WebhookDeliveryError(
     'invalid_data',
     `publishAll: events[${invalid}] must be an object { event, data, options }; leave data out for an event without data.`,
@@ -245,4 +257,38 @@ export function readEvents(events: unknown): readonly WebhookEventToPublish[] {
 function isEventToPublish(one: unknown): one is WebhookEventToPublish {
   if (typeof one !== 'object' || one === null) return false;
   return !('data' in one && one.data === undefined);
+}
+
+function readEvent(one: WebhookEventToPublish, index: number, now: number): ReadEvent {
+  const { event, data } = one;
+  const name = isEventName(event, 'swt-draft-00') ? ` ("${event}")` : '';
+  const position = `publishAll: events[${index}]${name}`;
+  try {
+    const options = readEventOptions(one);
+    const draft = draftEvent(event, data, options, now);
+    return { draft, options: { ...options, signal: undefined }, position };
+  } catch (error) {
+    throw prefixed(error, position);
+  }
+}
+
+/** Runs a step of one event. Its error says which event of the call it is. */
+export async function inEvent<T>(
+  { position }: Pick<ReadEvent, 'position'>,
+  step: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await step();
+  } catch (error) {
+    throw prefixed(error, position);
+  }
+}
+
+/** Adds a prefix, if there is one, to the message of an error of this package. */
+export function prefixed(error: unknown, prefix: string | undefined): unknown {
+  if (prefix === undefined || !isWebhookError(error)) return error;
+  const { message, stack } = error;
+  error.message = `${prefix}: ${message}`;
+  if (stack !== undefined) error.stack = stack.replace(message, () => error.message);
+  return error;
 }

@@ -15,7 +15,7 @@ import {
   loadSigningKeys,
   type ResolvedPublisherOptions,
   PUBLISHER_OPTIONS,
-} from './publisher-options.resolver.js';
+} from './publisher-options.js';
 import {
   DeliveryReactionExplorer,
   WebhookDeliveryEvents,
@@ -107,21 +107,17 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       }),
     inject: [PUBLISHER_OPTIONS, DiscoveryService, MetadataScanner, WebhookDeliveryEvents],
   },
-  {
-    provide: WebhookPublisher,
-    useFactory: (
-      options: ResolvedPublisherOptions | undefined,
+  whenConfigured(
+    WebhookPublisher,
+    (
+      options,
       endpoints: EndpointRegistry,
       queue: WebhookQueue,
       deliverer: WebhookDeliverer,
       sender: WebhookSender,
       transaction: PublishTransaction,
-    ) =>
-      options === undefined
-        ? unconfigured(WebhookPublisher)
-        : new WebhookPublisher(options, endpoints, queue, deliverer, sender, transaction),
-    inject: [
-      PUBLISHER_OPTIONS,
+    ) => new WebhookPublisher(options, endpoints, queue, deliverer, sender, transaction),
+    [
       EndpointRegistry,
       WebhookQueue,
       WebhookDeliverer,
@@ -130,35 +126,23 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
       // Not used, but awaited: nothing is published before the keys are loaded.
       SIGNING_KEYS,
     ],
-  },
-  {
-    provide: WebhookEndpoints,
-    useFactory: (
-      options: ResolvedPublisherOptions | undefined,
-      endpoints: EndpointRegistry,
-      sender: WebhookSender,
-      queue: WebhookQueue,
-    ) =>
-      options === undefined
-        ? unconfigured(WebhookEndpoints)
-        : new WebhookEndpoints(
-            options,
-            endpoints,
-            sender,
-            async (id) => attemptPaused(id, queue),
-            queue,
-          ),
+    unconfigured(WebhookPublisher),
+  ),
+  whenConfigured(
+    WebhookEndpoints,
+    (options, endpoints: EndpointRegistry, sender: WebhookSender, queue: WebhookQueue) =>
+      new WebhookEndpoints(options, endpoints, sender, (id) => attemptPaused(id, queue), queue),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
-    inject: [PUBLISHER_OPTIONS, EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
-  },
-  {
-    provide: WebhookDeliveries,
-    useFactory: (options: ResolvedPublisherOptions | undefined, queue: WebhookQueue) =>
-      options === undefined
-        ? unconfigured(WebhookDeliveries)
-        : new WebhookDeliveries(queue, options.clock, options.endpointLimits.redeliveriesPerMinute),
-    inject: [PUBLISHER_OPTIONS, WebhookQueue],
-  },
+    [EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
+    unconfigured(WebhookEndpoints),
+  ),
+  whenConfigured(
+    WebhookDeliveries,
+    ({ clock, endpointLimits }, queue: WebhookQueue) =>
+      new WebhookDeliveries(queue, clock, endpointLimits.redeliveriesPerMinute),
+    [WebhookQueue],
+    unconfigured(WebhookDeliveries),
+  ),
   {
     provide: WebhookJwks,
     useFactory: (options: ResolvedPublisherOptions | undefined) =>
@@ -183,16 +167,17 @@ export const PUBLISHER_EXPORTS = [
   WebhookJwks,
 ] as const;
 
-/** Creates a provider only if a publisher is configured, which is known once the options are resolved. */
+/** Provides something else, by default nothing, without a publisher, which is known once the options are resolved. */
 function whenConfigured<Dependencies extends unknown[]>(
   provide: InjectionToken,
   create: (options: ResolvedPublisherOptions, ...dependencies: Dependencies) => unknown,
   inject: InjectionToken[] = [],
+  otherwise?: unknown,
 ): FactoryProvider {
   return {
     provide,
     useFactory: (options: ResolvedPublisherOptions | undefined, ...dependencies: Dependencies) =>
-      options === undefined ? undefined : create(options, ...dependencies),
+      options === undefined ? otherwise : create(options, ...dependencies),
     inject: [PUBLISHER_OPTIONS, ...inject],
   };
 }

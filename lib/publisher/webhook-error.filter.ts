@@ -5,6 +5,7 @@ import {
   type ArgumentsHost,
   type ExceptionFilter,
 } from '@nestjs/common';
+import { STATUS_CODES } from 'node:http';
 import {
   WebhookDeliveryError,
   WebhookDestinationBlockedError,
@@ -32,15 +33,6 @@ const STATUSES: Readonly<Record<string, HttpStatus>> = {
   keys_unavailable: HttpStatus.SERVICE_UNAVAILABLE,
   signing_failed: HttpStatus.SERVICE_UNAVAILABLE,
   no_signing_key: HttpStatus.SERVICE_UNAVAILABLE,
-};
-
-const TITLES: Readonly<Record<number, string>> = {
-  [HttpStatus.BAD_REQUEST]: 'Bad Request',
-  [HttpStatus.NOT_FOUND]: 'Not Found',
-  [HttpStatus.CONFLICT]: 'Conflict',
-  [HttpStatus.TOO_MANY_REQUESTS]: 'Too Many Requests',
-  [HttpStatus.SERVICE_UNAVAILABLE]: 'Service Unavailable',
-  [HttpStatus.INTERNAL_SERVER_ERROR]: 'Internal Server Error',
 };
 
 /** The methods that the responses of Express and Fastify share. */
@@ -72,7 +64,7 @@ export class WebhookErrorFilter implements ExceptionFilter<WebhookError> {
     const { problems } = error as Partial<WebhookDeliveryError>;
     const problem = {
       type: 'about:blank',
-      title: TITLES[status],
+      title: STATUS_CODES[status],
       status,
       code,
       // The message of a server error may name hosts of the internal network.

@@ -3,14 +3,20 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
+import { publishing } from '../deliveries/delivery.reporter.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
-import type { OutgoingDelivery } from '../queue/webhook-delivery.js';
+import { isWebhookError, WebhookDeliveryError, errorType } from '../errors/webhook.error.js';
 import { readArgument } from '../options/read-options.js';
-import type { WebhookQueue } from '../queue/webhook-queue.js';
-import type { Endpoint } from '../sending/endpoint.js';
+import { isLimited } from '../queue/lane-limits.js';
+import type {
+  DeliveryRecord,
+  OutgoingDelivery,
+  WebhookDelivery,
+} from '../queue/webhook-delivery.js';
+import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { type Endpoint, limitsOf } from '../sending/endpoint.js';
 import {
   deliveryTo,
   draftEvent,
@@ -18,20 +24,13 @@ import {
   type EventDraft,
   requireDefined,
   type SignOptions,
+  requireSameContent,
 } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import { cannotJoin, type PublishTransaction } from './publish-transaction.js';
-import {
-  type AddressedEvent,
-  areDuplicates,
-  EventRecorder,
-  type EarlierRecords,
-  inEvent,
-  prefixed,
-} from './event-recorder.js';
-import { FirstAttempts } from './first-attempts.js';
+import { aborted, FirstAttempts } from './first-attempts.js';
 import {
   type EventArguments,
   PUBLISH_ALL_OPTIONS,
@@ -42,21 +41,30 @@ import {
   type SignedWebhookRequest,
   PUBLISH_OPTIONS,
   readArguments,
-  readEventOptions,
+  inEvent,
+  prefixed,
+  type ReadEvent,
   readEvents,
   SIGN_OPTIONS,
   type WebhookEventToPublish,
 } from './publish-options.js';
-import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
+import type { ResolvedPublisherOptions } from './publisher-options.js';
 
-/** A checked event that is not addressed yet. */
-type ReadEvent = Omit<AddressedEvent, 'deliveries'>;
+/** For each delivery what was recorded before, or `undefined` if it is recorded now. */
+type EarlierRecords = readonly (DeliveryRecord | undefined)[];
+
+/** An event with its deliveries, ready to be recorded. */
+interface AddressedEvent extends ReadEvent {
+  readonly deliveries: readonly {
+    readonly delivery: OutgoingDelivery;
+    readonly endpoint: Endpoint;
+  }[];
+}
 
 /** Sends events as signed webhooks. */
 export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly firstAttempts: FirstAttempts;
-  private readonly recorder: EventRecorder;
   private shuttingDown = false;
 
   /** @internal Its parameters need the types of axios, which an application that only receives does not have. */
@@ -69,7 +77,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     private readonly transaction: PublishTransaction,
   ) {
     this.firstAttempts = new FirstAttempts(queue, options.clock);
-    this.recorder = new EventRecorder(options, queue, deliverer, sender.composer);
     deliverer.onRun((run) => this.firstAttempts.report(run));
   }
 
@@ -115,7 +122,11 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     events: readonly WebhookEventToPublish[],
     options: PublishAllOptions = {},
   ): Promise<readonly PublishResult[]> {
-    return this.publishEvents(events, options);
+    this.refuseWhenShuttingDown();
+    const { tx } = readArgument(PUBLISH_ALL_OPTIONS, options);
+    // Before the first await, as in publishEvent.
+    const transaction = this.transaction.choose(tx);
+    return this.record(readEvents(events, this.options.clock.now()), transaction);
   }
 
   /**
@@ -195,36 +206,100 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.refuseWhenShuttingDown();
     const { data, options } = readArguments(args, PUBLISH_OPTIONS);
     // Before the first await: a caller that does not await the result may end its transaction, or change its data.
-    const { tx, isCurrent } = this.transaction.choose(options.tx);
+    const transaction = this.transaction.choose(options.tx);
     const draft = draftEvent(event, data, options, this.options.clock.now());
-    await requireDefined(draft, this.options.events);
-    return explainingJoin(isCurrent, async () => {
-      const addressed = await this.addressed({ draft, options }, tx);
-      const [earlier] = await this.recorder.record([addressed], tx);
-      return resultOf(addressed, earlier!);
-    });
+    const [result] = await this.record([{ draft, options }], transaction);
+    return result!;
   }
 
-  private async publishEvents(
-    events: readonly WebhookEventToPublish[],
-    options: PublishAllOptions,
+  /** Checks the events against their definitions, addresses them, and records all of them or none. */
+  private async record(
+    read: readonly ReadEvent[],
+    { tx, isCurrent }: ReturnType<PublishTransaction['choose']>,
   ): Promise<readonly PublishResult[]> {
-    this.refuseWhenShuttingDown();
-    const { tx: chosen } = readArgument(PUBLISH_ALL_OPTIONS, options);
-    // Before the first await, as above.
-    const { tx, isCurrent } = this.transaction.choose(chosen);
-    const now = this.options.clock.now();
-    const read = readEvents(events).map((one, index) => readEvent(one, index, now));
     for (const one of read) {
       await inEvent(one, async () => requireDefined(one.draft, this.options.events));
     }
-    return explainingJoin(isCurrent, async () => {
+    try {
       const addressed: AddressedEvent[] = [];
       for (const one of read) addressed.push(await this.addressed(one, tx));
       if (addressed.length === 0) return [];
-      const earlier = await this.recorder.record(addressed, tx);
+      const earlier = await this.recordAll(addressed, tx);
       return addressed.map((one, index) => resultOf(one, earlier[index]!));
-    });
+    } catch (error) {
+      // The caller did not pass the transaction, and may not know of it.
+      throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
+    }
+  }
+
+  /**
+   * Passes the deliveries of all events to the queue, all or none.
+   *
+   * @param tx - the transaction to record in; `undefined` for none
+   * @returns for each event what was recorded of its deliveries before
+   * @throws `WebhookDeliveryError` `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
+   */
+  private async recordAll(
+    events: readonly AddressedEvent[],
+    tx?: unknown,
+  ): Promise<readonly EarlierRecords[]> {
+    const operations = events.map(({ draft: { event, eventId, tenant } }) =>
+      publishing.begin(() => ({ event, eventId, tenant })),
+    );
+    const traces = operations.map((operation) => operation?.trace);
+    try {
+      const recorded = await this.enqueue(events, traces, tx);
+      for (const [index, earlier] of recorded.entries()) {
+        const duplicate = areDuplicates(earlier);
+        operations[index]?.end({ deliveries: earlier.length, duplicate });
+      }
+      return recorded;
+    } catch (error) {
+      const outcome = { deliveries: 0, duplicate: false, error: errorType(error) };
+      for (const operation of operations) operation?.end(outcome);
+      throw error;
+    }
+  }
+
+  private async enqueue(
+    events: readonly AddressedEvent[],
+    traces: readonly OutgoingDelivery['trace'][],
+    tx: unknown,
+  ): Promise<readonly EarlierRecords[]> {
+    for (const event of events)
+      await inEvent(event, async () => this.requireThatHeadsCanCarry(event));
+    await this.deliverer.start();
+    for (const { options } of events) {
+      if (options.signal?.aborted === true) throw aborted(options.signal);
+    }
+    const now = this.options.clock.now();
+    const items = events.flatMap((event, index) => itemsOf(event, traces[index], now));
+    if (items.length === 0) return events.map(() => []);
+    const all = events.flatMap((event) =>
+      event.deliveries.map(({ delivery }) => ({ event, delivery })),
+    );
+    const first = new Map(all.toReversed().map(({ delivery }) => [delivery.id, delivery]));
+    const firsts = all.map(({ delivery }) => first.get(delivery.id));
+    requireSameContents(all, firsts);
+    const within = tx === undefined ? undefined : { tx };
+    // A conflict must leave nothing recorded.
+    const named = all.filter(({ event }) => event.options.id !== undefined);
+    if (named.length > 0 && items.length > 1) {
+      const ids = named.map(({ delivery }) => delivery.id);
+      requireSameContents(named, deliveriesOf(await this.queue.find(ids, within)));
+    }
+    const records = await this.queue.enqueue(items, within);
+    requireSameContents(all, deliveriesOf(records));
+    let end = 0;
+    return events.map(({ deliveries }) => records.slice(end, (end += deliveries.length)));
+  }
+
+  private async requireThatHeadsCanCarry({ deliveries }: AddressedEvent): Promise<void> {
+    for (const { delivery, endpoint } of deliveries) {
+      if ((delivery.method ?? endpoint.method) === 'HEAD') {
+        await this.sender.composer.requireThatHeadCanCarry(delivery, endpoint);
+      }
+    }
   }
 
   /** Addresses an event to the endpoints that get it. */
@@ -265,8 +340,8 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
     const addressed = { draft, deliveries: [{ delivery, endpoint }], options };
     const wait = options.delay + endpoint.retry.waitBefore(1);
-    return this.firstAttempts.make(delivery, { wait, signal: options.signal }, async () => {
-      const [earlier] = await this.recorder.record([addressed]);
+    return this.firstAttempts.make(delivery, wait, options.signal, async () => {
+      const [earlier] = await this.recordAll([addressed]);
       return earlier!;
     });
   }
@@ -321,20 +396,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   }
 }
 
-/** @throws {@link WebhookDeliveryError}; its message says which event of the call it is */
-function readEvent(one: WebhookEventToPublish, index: number, now: number): ReadEvent {
-  const { event, data } = one;
-  const name = isEventName(event, 'swt-draft-00') ? ` ("${event}")` : '';
-  const position = `publishAll: events[${index}]${name}`;
-  try {
-    const options = readEventOptions(one);
-    const draft = draftEvent(event, data, options, now);
-    return { draft, options: { ...options, signal: undefined }, position };
-  } catch (error) {
-    throw prefixed(error, position);
-  }
-}
-
 function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords): PublishResult {
   return {
     id: draft.eventId,
@@ -347,12 +408,45 @@ function resultOf({ draft, deliveries }: AddressedEvent, earlier: EarlierRecords
   };
 }
 
-/** Explains why the current transaction, which the caller did not pass, cannot be joined. */
-async function explainingJoin<T>(isCurrent: boolean, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw isCurrent && isWebhookError(error, 'unsupported_option') ? cannotJoin(error) : error;
+/** Whether every delivery of an event was recorded before. */
+function areDuplicates(earlier: EarlierRecords): boolean {
+  return earlier.length > 0 && !earlier.includes(undefined);
+}
+
+function itemsOf(
+  { deliveries, options }: AddressedEvent,
+  trace: OutgoingDelivery['trace'],
+  now: number,
+): EnqueuedDelivery<OutgoingDelivery>[] {
+  return deliveries.map(({ delivery, endpoint }) => {
+    const notBefore = now + options.delay + endpoint.retry.waitBefore(1);
+    const limits = limitsOf(endpoint);
+    return {
+      delivery: trace === undefined ? delivery : { ...delivery, trace },
+      notBefore,
+      ...(isLimited(limits) && { limits }),
+    };
+  });
+}
+
+function deliveriesOf(records: EarlierRecords): (WebhookDelivery | undefined)[] {
+  return records.map((record) => record?.delivery);
+}
+
+/**
+ * @param known - for each of the deliveries another one with its id, or `undefined`
+ * @throws `WebhookDeliveryError` `id_conflict` if it is another event, or has other data
+ */
+function requireSameContents(
+  all: readonly { readonly event: ReadEvent; readonly delivery: OutgoingDelivery }[],
+  known: readonly (Pick<OutgoingDelivery, 'contentDigest'> | undefined)[],
+): void {
+  for (const [index, { event, delivery }] of all.entries()) {
+    try {
+      requireSameContent(delivery, known[index] ?? delivery);
+    } catch (error) {
+      throw prefixed(error, event.position);
+    }
   }
 }
 

@@ -1,3 +1,5 @@
+import type { Rule } from '../options/rules.js';
+import { isIdentifier } from '../token/identifier.js';
 import type { RememberedDelivery } from './delivery-memory.js';
 import type { DeliveryRecord, WebhookDelivery } from './webhook-delivery.js';
 import type {
@@ -7,6 +9,7 @@ import type {
   DeliveryPageRequest,
   EnqueuedDelivery,
   ListedDelivery,
+  WebhookQueue,
 } from './webhook-queue.js';
 
 /** The page of the deliveries that match, newest first. */
@@ -20,6 +23,21 @@ export function listDeliveries(
     .toSorted((a, b) => newestFirst(a.delivery, b.delivery))
     .slice(0, limit)
     .map((known) => listed(known.record()));
+}
+
+/** All deliveries that match, newest first, which a queue lists in pages. @param size - of a page */
+export async function* eachDelivery(
+  queue: WebhookQueue,
+  filter: DeliveryFilter,
+  size: number,
+  start?: DeliveryPageRequest['after'],
+): AsyncGenerator<ListedDelivery> {
+  for (let after = start; ;) {
+    const page = await queue.list(filter, { limit: size, after });
+    yield* page;
+    if (page.length < size) return;
+    after = page.at(-1)!.delivery;
+  }
 }
 
 /**
@@ -117,4 +135,37 @@ export function newestFirst(a: Place, b: Place): number {
 
 function isAfter(delivery: Place, after: DeliveryPageRequest['after']): boolean {
   return after === undefined || newestFirst(after, delivery) < 0;
+}
+
+/** The latest time that a Date can represent, in epoch milliseconds. */
+const MAX_TIME = 8.64e15;
+
+/** An opaque string that says where the next page begins. */
+export function cursorOf({ createdAt, id }: { createdAt: number; id: string }): string {
+  return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url');
+}
+
+/** The rule that a cursor breaks, for messages. */
+export const CURSOR_RULE = 'must be `next` of the previous page, unchanged';
+
+/** Reads what {@link cursorOf} returned. */
+export const cursor: Rule<NonNullable<DeliveryPageRequest['after']>> = (after, at, name) => {
+  const [createdAt, id] = cursorParts(after);
+  if (isTime(createdAt) && isIdentifier(id)) return { createdAt, id };
+  return at.add(name, CURSOR_RULE) as never;
+};
+
+function cursorParts(after: unknown): readonly unknown[] {
+  if (typeof after !== 'string') return [];
+  try {
+    const parts: unknown = JSON.parse(Buffer.from(after, 'base64url').toString());
+    return Array.isArray(parts) && parts.length === 2 ? parts : [];
+  } catch {
+    return [];
+  }
+}
+
+/** Databases have narrower ranges than numbers. */
+function isTime(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TIME;
 }

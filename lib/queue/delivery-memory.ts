@@ -1,23 +1,22 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import { deliveryLane } from './delivery-identity.js';
 import { matches } from './delivery-list.js';
-import { KeyOrder } from './key-order.js';
-import type { PendingDelivery } from './pending-deliveries.js';
-import type { DeliveryFilter } from './webhook-queue.js';
-import type {
-  DeliveryAttempt,
-  DeliveryKeyState,
-  DeliveryRecord,
-  DeliveryRun,
-  DeliveryStatus,
-  FailureReason,
-  WebhookDelivery,
+import {
+  deliveryLane,
+  type DeliveryAttempt,
+  type DeliveryKeyState,
+  type DeliveryRecord,
+  type DeliveryRun,
+  type DeliveryStatus,
+  type FailureReason,
+  type WebhookDelivery,
+  takesTurn,
 } from './webhook-delivery.js';
+import type { DeliveryFilter } from './webhook-queue.js';
 
 /** Stored attempts per delivery. */
 const MAX_ATTEMPTS = 20;
 
-export class RememberedDelivery implements PendingDelivery {
+export class RememberedDelivery {
   readonly lane: string;
   status: DeliveryStatus = 'pending';
   /** How often in a row the handler threw. */
@@ -34,7 +33,7 @@ export class RememberedDelivery implements PendingDelivery {
   private payloadDropped: true | undefined;
   /** Whether it is being attempted. */
   isRunning = false;
-  /** Deleted while it was pending: it is not run again. */
+  /** Deleted while it was pending: it is dropped once it is due, and not run again. */
   isErased = false;
 
   constructor(
@@ -334,6 +333,67 @@ export class DeliveryMemory {
         entry.dropContent();
         group.put(entry);
       }
+    }
+  }
+}
+
+/** Keys without unfinished deliveries whose last number is remembered. */
+const MAX_IDLE_KEYS = 10_000;
+
+interface KeyTurns {
+  /** The deliveries that hold the key or wait for it, in their order. */
+  readonly entries: Set<RememberedDelivery>;
+  lastNumber: number;
+}
+
+/** The order of the deliveries with an ordering key: who holds its key, and who waits for it. */
+export class KeyOrder {
+  private readonly keys = new Map<string, KeyTurns>();
+
+  /** @param onTurn - called with a delivery whose turn comes after it has waited */
+  constructor(private readonly onTurn: (entry: RememberedDelivery) => void) {}
+
+  /** Numbers a delivery with an ordering key, and adds it at the end of its key's order, unless it has had its turn before. */
+  enter(entry: RememberedDelivery, now: number): void {
+    const { delivery, lane } = entry;
+    if (!takesTurn(delivery)) return;
+    // No lane contains a line break.
+    const key = `${lane}\n${delivery.orderingKey}`;
+    let turns = this.keys.get(key);
+    if (turns === undefined) {
+      // A series starts with the time, so that numbers never fall, even if the last one was forgotten.
+      turns = { entries: new Set(), lastNumber: now };
+      this.keys.set(key, turns);
+    }
+    entry.delivery = { ...delivery, sequence: ++turns.lastNumber };
+    entry.turn = { key, isWaiting: turns.entries.size > 0 };
+    turns.entries.add(entry);
+  }
+
+  /** Ends the turn of a delivery, and starts the next one. */
+  leave(entry: RememberedDelivery): void {
+    if (entry.turn === undefined) return;
+    const { key } = entry.turn;
+    const turns = this.keys.get(key)!;
+    entry.turn = undefined;
+    turns.entries.delete(entry);
+    const [next] = turns.entries;
+    if (next === undefined) this.rest(key, turns);
+    else if (next.turn!.isWaiting) {
+      next.turn = { key, isWaiting: false };
+      this.onTurn(next);
+    }
+  }
+
+  /** Moves an idle key to the end of the map, and forgets those that have been idle the longest. */
+  private rest(key: string, turns: KeyTurns): void {
+    this.keys.delete(key);
+    this.keys.set(key, turns);
+    if (this.keys.size <= MAX_IDLE_KEYS) return;
+    for (const [name, { entries }] of this.keys) {
+      if (entries.size > 0) continue;
+      this.keys.delete(name);
+      if (this.keys.size <= MAX_IDLE_KEYS) return;
     }
   }
 }

@@ -1,18 +1,18 @@
 import { AsyncResource } from 'node:async_hooks';
 import { type CancelWake, repeat, waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
-import { deliveryLane } from './delivery-identity.js';
+import {
+  deliveryLane,
+  type DeliveryAttempt,
+  type DeliveryLimits,
+  type DeliveryRecord,
+  type WebhookDelivery,
+  type DeliveryRun,
+} from './webhook-delivery.js';
 import { countDeliveries, listDeliveries } from './delivery-list.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
 import { LaneLimits } from './lane-limits.js';
 import { waitAfterThrow } from './retry-schedule.js';
-import type {
-  DeliveryAttempt,
-  DeliveryLimits,
-  DeliveryRecord,
-  WebhookDelivery,
-  DeliveryRun,
-} from './webhook-delivery.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,
@@ -45,7 +45,7 @@ export class InProcessQueue extends WebhookQueue {
 
   private readonly concurrency: number;
   private readonly clock: WebhookClock;
-  private readonly pending: PendingDeliveries<RememberedDelivery>;
+  private readonly pending: PendingDeliveries;
   private readonly memory: DeliveryMemory;
   private readonly limits = new LaneLimits();
   /** Milliseconds; absent if payloads are kept as long as their deliveries. */
@@ -283,7 +283,7 @@ export class InProcessQueue extends WebhookQueue {
     this.pending.add(entry);
   }
 
-  private async run(taken: TakenDelivery<RememberedDelivery>): Promise<void> {
+  private async run(taken: TakenDelivery): Promise<void> {
     const { entry } = taken;
     this.running++;
     entry.isLimited = false;

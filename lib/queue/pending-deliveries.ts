@@ -1,24 +1,18 @@
-import { type Due, DueHeap } from './due-heap.js';
+import type { RememberedDelivery } from './delivery-memory.js';
+import { DueHeap } from './due-heap.js';
 import type { LaneLimits } from './lane-limits.js';
 import { LaneSlots, type LaneSlot } from './lane-slots.js';
 import type { QueueConcurrency } from './queue-options.js';
 
-/** A delivery that is due at a time, in a lane. */
-export interface PendingDelivery extends Due {
-  readonly lane: string;
-  /** It is dropped once it is due. */
-  readonly isErased: boolean;
-}
-
-interface HeldLane<Item extends PendingDelivery> {
-  readonly items: DueHeap<Item>;
+interface HeldLane {
+  readonly items: DueHeap<RememberedDelivery>;
   /** When the lane may get a free slot although none of its attempts has ended, in epoch milliseconds. */
   readonly retryAt: number | undefined;
 }
 
 /** Due deliveries whose lane has no free slot. They are set aside until an attempt of the lane ends. */
-class HeldLanes<Item extends PendingDelivery> {
-  private readonly lanes = new Map<string, HeldLane<Item>>();
+class HeldLanes {
+  private readonly lanes = new Map<string, HeldLane>();
   private nextRetry: number | undefined;
 
   /** The earliest time at which {@link releaseDue} may release something, in epoch milliseconds. */
@@ -26,8 +20,8 @@ class HeldLanes<Item extends PendingDelivery> {
     return this.nextRetry;
   }
 
-  hold(item: Item, retryAt: number | undefined): void {
-    const items = this.lanes.get(item.lane)?.items ?? new DueHeap<Item>();
+  hold(item: RememberedDelivery, retryAt: number | undefined): void {
+    const items = this.lanes.get(item.lane)?.items ?? new DueHeap<RememberedDelivery>();
     items.push(item);
     this.lanes.set(item.lane, { items, retryAt });
     if (retryAt !== undefined) this.nextRetry = Math.min(retryAt, this.nextRetry ?? Infinity);
@@ -45,19 +39,19 @@ class HeldLanes<Item extends PendingDelivery> {
    * @returns the lane's deliveries that are due first, up to `count`, and one more: it is held again, with the time when the
    *   lane may get a slot
    */
-  release(lane: string, count: number): Item[] {
+  release(lane: string, count: number): RememberedDelivery[] {
     const held = this.lanes.get(lane);
     if (held === undefined) return [];
-    const released: Item[] = [];
+    const released: RememberedDelivery[] = [];
     while (released.length <= count && held.items.size > 0) released.push(held.items.pop()!);
     if (held.items.size === 0) this.lanes.delete(lane);
     return released;
   }
 
-  releaseDue(now: number, freeSlotsOf: (lane: string) => number): Item[] {
+  releaseDue(now: number, freeSlotsOf: (lane: string) => number): RememberedDelivery[] {
     if (this.nextRetry === undefined || this.nextRetry > now) return [];
     this.nextRetry = undefined;
-    const released: Item[] = [];
+    const released: RememberedDelivery[] = [];
     for (const [lane, { items, retryAt }] of this.lanes) {
       if (retryAt === undefined) continue;
       if (retryAt <= now) {
@@ -86,15 +80,15 @@ class HeldLanes<Item extends PendingDelivery> {
 }
 
 /** A delivery that is being attempted. */
-export interface TakenDelivery<Item extends PendingDelivery> {
-  readonly entry: Item;
+export interface TakenDelivery {
+  readonly entry: RememberedDelivery;
   readonly slot: LaneSlot;
 }
 
 /** The deliveries that are not done, in the order in which they run. */
-export class PendingDeliveries<Item extends PendingDelivery> {
-  private readonly waiting = new DueHeap<Item>();
-  private readonly held = new HeldLanes<Item>();
+export class PendingDeliveries {
+  private readonly waiting = new DueHeap<RememberedDelivery>();
+  private readonly held = new HeldLanes();
   private readonly slots: LaneSlots;
 
   constructor(
@@ -121,7 +115,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return this.slots.runningIn(lane);
   }
 
-  add(entry: Item): void {
+  add(entry: RememberedDelivery): void {
     this.waiting.push(entry);
   }
 
@@ -131,7 +125,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   }
 
   /** Restores the order after a waiting delivery became due earlier. */
-  bringForward(entry: Item): void {
+  bringForward(entry: RememberedDelivery): void {
     this.waiting.raise(entry);
   }
 
@@ -139,7 +133,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
    * Takes the delivery that is due first in a lane with a free slot. Every one that was taken is given back with
    * `release`, and added again if it is not done.
    */
-  takeDue(now: number): TakenDelivery<Item> | undefined {
+  takeDue(now: number): TakenDelivery | undefined {
     this.requeue(this.held.releaseDue(now, (lane) => this.freeSlotsOf(lane, now)));
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
@@ -154,7 +148,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
   }
 
   /** Frees the slot of a run that has ended. @param wasAttempt - whether it sent a request */
-  release({ entry: { lane }, slot }: TakenDelivery<Item>, now: number, wasAttempt: boolean): void {
+  release({ entry: { lane }, slot }: TakenDelivery, now: number, wasAttempt: boolean): void {
     const wasSlow = this.slots.isSlow(lane, now);
     this.slots.leave(slot, now, wasAttempt);
     this.limits.end(lane);
@@ -178,7 +172,7 @@ export class PendingDeliveries<Item extends PendingDelivery> {
     return isLimited ? this.limits.nextAt(lane, now) : this.slots.provenSlowAt(lane, now);
   }
 
-  private requeue(entries: readonly Item[]): void {
+  private requeue(entries: readonly RememberedDelivery[]): void {
     for (const entry of entries) this.waiting.push(entry);
   }
 }

@@ -30,6 +30,9 @@ export interface QueueOptions {
 /** Milliseconds between two deletions of what is past its retention. */
 export const RETENTION_INTERVAL = 5_000;
 
+/** Milliseconds for which durable queues remember the last number of an ordering key, and the state of limits, without use. */
+export const KEPT_UNUSED = 30 * 24 * 3_600_000;
+
 export const QUEUE = {
   concurrency: option.optional(option.whole(1), 50),
   concurrencyPerDestination: option.optional(option.whole(1)),

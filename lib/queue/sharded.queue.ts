@@ -2,15 +2,15 @@ import { hash } from 'node:crypto';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { deliveryLane } from './delivery-identity.js';
-import { newestFirst } from './delivery-list.js';
-import type {
-  DeliveryAttempt,
-  DeliveryLimits,
-  DeliveryRecord,
-  DeliveryRun,
-  WebhookDelivery,
+import {
+  deliveryLane,
+  type DeliveryAttempt,
+  type DeliveryLimits,
+  type DeliveryRecord,
+  type DeliveryRun,
+  type WebhookDelivery,
 } from './webhook-delivery.js';
+import { eachDelivery, newestFirst } from './delivery-list.js';
 import {
   checkQueue,
   type DeliveryCountFilter,
@@ -296,16 +296,14 @@ async function holdsKey(
     delivery.received === undefined
       ? { endpointId: delivery.endpointId, tenant: delivery.tenant }
       : { receiver: delivery.received.receiver };
-  let after: DeliveryPageRequest['after'];
-  do {
-    const page = await shard.list({ ...lane, status }, { after, limit: PAGE });
-    const holds = page.some(
-      ({ delivery: { orderingKey }, keyState }) =>
-        orderingKey === delivery.orderingKey && (status === 'pending' || keyState === 'blocking'),
-    );
-    if (holds) return true;
-    after = page.length < PAGE ? undefined : page.at(-1)!.delivery;
-  } while (after !== undefined);
+  for await (const { delivery: other, keyState } of eachDelivery(
+    shard,
+    { ...lane, status },
+    PAGE,
+  )) {
+    const isHolding = status === 'pending' || keyState === 'blocking';
+    if (isHolding && other.orderingKey === delivery.orderingKey) return true;
+  }
   return false;
 }
 

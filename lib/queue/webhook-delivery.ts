@@ -1,6 +1,8 @@
+import { hash } from 'node:crypto';
 import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile, SentProfile } from '../token/webhook-token.constants.js';
+import type { DeliveryFacts } from './webhook-queue.js';
 
 /** A verified event without its body and its token. All members are JSON. */
 export interface ReceivedEvent {
@@ -258,4 +260,97 @@ export interface DeliveryRun {
    * its rate is lower for a while.
    */
   readonly overloadedUntil?: number | undefined;
+}
+
+/**
+ * A delivery as JSON, with its bytes in base64.
+ *
+ * A received event is base64 too: its claims may contain characters that a database refuses in JSON, such as U+0000 in
+ * PostgreSQL, and an event that cannot be stored could never be acknowledged.
+ */
+export type StoredDelivery =
+  | (Omit<OutgoingDelivery, 'payload'> & { readonly payload: StoredPayload })
+  | (Omit<ReceivedDelivery, 'payload' | 'received'> & {
+      readonly payload: StoredPayload;
+      readonly received: string;
+    });
+
+interface StoredPayload {
+  readonly kind: 'json' | 'bytes';
+  readonly contentType: string;
+  readonly base64?: string;
+  /** It had bytes, which were dropped. */
+  readonly dropped?: true;
+}
+
+export function storedDelivery(delivery: WebhookDelivery): StoredDelivery {
+  const { kind, contentType, bytes } = delivery.payload;
+  const base64 = bytes === undefined ? undefined : Buffer.from(bytes).toString('base64');
+  const payload = { kind, contentType, ...(base64 !== undefined && { base64 }) };
+  if (delivery.received === undefined) return { ...delivery, payload };
+  const received = Buffer.from(JSON.stringify(delivery.received)).toString('base64');
+  return { ...delivery, payload, received };
+}
+
+export function deliveryOfStored(stored: StoredDelivery): WebhookDelivery {
+  const { kind, contentType, base64 } = stored.payload;
+  const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
+  const payload = { kind, contentType, bytes };
+  if (stored.received === undefined) return { ...stored, payload };
+  return { ...stored, payload, received: receivedOf(stored.received) };
+}
+
+export function receivedOf(base64: string): ReceivedEvent {
+  return JSON.parse(Buffer.from(base64, 'base64').toString()) as ReceivedEvent;
+}
+
+/**
+ * Derives a delivery's id from its event's id and its endpoint, so that an event published twice is one delivery.
+ *
+ * It is a digest because ids are logged and a URL may contain a credential.
+ */
+export function deliveryId({
+  eventId,
+  endpointId,
+  url,
+  tenant,
+  round,
+}: Pick<OutgoingDelivery, 'eventId' | 'endpointId' | 'url' | 'round'> & {
+  readonly tenant?: string | undefined;
+}): string {
+  // What is undefined becomes null.
+  const identity = [eventId, endpointId, url, tenant];
+  if (round !== undefined) identity.push(String(round));
+  return hash('sha256', JSON.stringify(identity), 'base64url');
+}
+
+/** Names the lane of a delivery: its endpoint and tenant, the origin of its URL, or its receiver. */
+export function deliveryLane(delivery: WebhookDelivery | StoredDelivery | DeliveryFacts): string {
+  const { received } = delivery;
+  if (received === undefined) return endpointLane(delivery);
+  const { receiver } = typeof received === 'string' ? receivedOf(received) : received;
+  return JSON.stringify(['receiver', receiver]);
+}
+
+/** Names the lane of an endpoint, or of the origin of a URL. */
+export function endpointLane({
+  endpointId,
+  url,
+  tenant,
+}: Pick<OutgoingDelivery, 'endpointId' | 'url'> & {
+  readonly tenant?: string | undefined;
+}): string {
+  // A damaged record must not stop the queue; its attempt fails.
+  if (endpointId === undefined) return originOf(url) ?? 'no URL';
+  return JSON.stringify([endpointId, tenant ?? null]);
+}
+
+/** The part of a URL that is safe to show: its path and its query may hold credentials. `undefined` for an invalid one. */
+export function originOf(url: string | undefined): string | undefined {
+  return url !== undefined && URL.canParse(url) ? new URL(url).origin : undefined;
+}
+
+/** Whether a delivery that is recorded is numbered, and waits for the earlier ones of its key. */
+export function takesTurn({ orderingKey, sequence }: WebhookDelivery): boolean {
+  return orderingKey !== undefined && sequence === undefined;
 }

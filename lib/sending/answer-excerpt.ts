@@ -103,13 +103,15 @@ const BASE64URL_RUN = /[\w.-]{16,}/g;
 function redact(text: string, secrets: AnswerSecrets): string {
   if (text.length < 2) return text;
   const read = readEscaped(text);
+  const { tokens, headers, signatures = [], credentials = [], url } = secrets;
+  const keys = [...Object.values(headers), ...signatures].filter(
+    (value) => value.length >= LEAST_KEY,
+  );
   const findings = [
     ...findJws(read.text),
-    ...findTokens(read.text, [...secrets.tokens, ...(secrets.credentials ?? [])]),
-    ...findWhole(read.text, keysOf(secrets.headers), '[header]'),
-    ...findWhole(read.text, keysOf(secrets.signatures ?? []), '[header]'),
-    ...findWhole(read.text, (secrets.credentials ?? []).filter(Boolean), '[header]'),
-    ...findWhole(read.text, partsOf(secrets.url), '[url]'),
+    ...findTokens(read.text, [...tokens, ...credentials]),
+    ...findWhole(read.text, [...keys, ...credentials.filter(Boolean)], '[header]'),
+    ...findWhole(read.text, partsOf(url), '[url]'),
   ].sort((a, b) => a.from - b.from || b.to - a.to);
   let redacted = '';
   let done = 0;
@@ -165,10 +167,6 @@ function findWhole(text: string, wanted: readonly string[], mark: Finding['mark'
     }
   }
   return findings;
-}
-
-function keysOf(headers: Readonly<Record<string, string>> | readonly string[]): string[] {
-  return Object.values(headers).filter((value) => value.length >= LEAST_KEY);
 }
 
 /** Path and query, and what of them may be a key by itself. */

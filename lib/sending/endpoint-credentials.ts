@@ -5,7 +5,7 @@ import type { Problems } from '../options/problems.js';
 import { isOptions, object, oneOf, optional, required, type Rule, rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
-import { headerProblem } from './endpoint-settings.js';
+import { headerProblem } from './endpoint.js';
 import { tokenProfile } from './sent-profile.js';
 
 /**

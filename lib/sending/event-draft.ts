@@ -3,11 +3,11 @@ import { validateHeaderValue } from 'node:http';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { hasMethods } from '../options/rules.js';
-import { deliveryId } from '../queue/delivery-identity.js';
-import type {
-  DeliveryMethod,
-  DeliveryPayload,
-  OutgoingDelivery,
+import {
+  deliveryId,
+  type DeliveryMethod,
+  type DeliveryPayload,
+  type OutgoingDelivery,
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { utf8 } from '../token/decoding.js';

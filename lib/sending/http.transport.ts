@@ -11,6 +11,7 @@ import {
   type NoAnswer,
   readAnswer,
   type ReceiverAnswer,
+  isForeign,
 } from './attempt-result.js';
 import {
   bypassWarning,
@@ -23,9 +24,8 @@ import {
 } from './connections.js';
 import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
-import { RESERVED_HEADERS } from './endpoint-settings.js';
+import { RESERVED_HEADERS } from './endpoint.js';
 import type { ComposedRequest } from './request.composer.js';
-import { isForeign } from './failure-reason.js';
 
 interface HttpClient {
   readonly http: HttpService;

@@ -2,15 +2,11 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { MINUTE, SECOND } from '../clock/duration.js';
 import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
-import type { EgressPolicy } from '../egress/egress-policy.js';
-import {
-  createGuardedAgents,
-  type GuardedAgentsOptions,
-  limitInterimAnswers,
-} from '../egress/guarded-agent.js';
+import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
+import type { TransportOptions } from './connections.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
-import { transportFailure } from './failure-reason.js';
+import { transportFailure } from './attempt-result.js';
 
 /** For one request, whichever delivery needs its token. */
 const TIMEOUT = 15 * SECOND;
@@ -56,8 +52,7 @@ interface TokenState {
   fetching?: Promise<AccessToken> | undefined;
 }
 
-interface OAuthTokensOptions extends Pick<GuardedAgentsOptions, 'tls' | 'proxy'> {
-  readonly egress: EgressPolicy;
+interface OAuthTokensOptions extends TransportOptions {
   readonly clock: WebhookClock;
 }
 

@@ -15,7 +15,7 @@ import {
   type SentProfile,
 } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
-import { signingFailure } from './failure-reason.js';
+import { signingFailure } from './attempt-result.js';
 import { isStandardWebhooks, tokenProfile } from './sent-profile.js';
 
 /** A signed request, ready to be sent. It holds the token and the signature, so never log it. */

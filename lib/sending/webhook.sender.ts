@@ -13,6 +13,7 @@ import {
   type Attempt,
   type NoAnswer,
   type ReceiverAnswer,
+  signingFailure,
 } from './attempt-result.js';
 import {
   type ClientCertificate,
@@ -20,7 +21,6 @@ import {
   credentialsConflict,
 } from './endpoint-credentials.js';
 import type { Endpoint } from './endpoint.js';
-import { signingFailure } from './failure-reason.js';
 import type { TransportOptions } from './connections.js';
 import { HttpTransport } from './http.transport.js';
 import { CredentialFailure, type OAuthTokens } from './oauth-tokens.js';
@@ -52,8 +52,6 @@ interface FinalAnswer {
   readonly method: 'HEAD' | 'POST';
   readonly answer: ReceiverAnswer | NoAnswer;
 }
-
-type ComposeRequest = (context: RequestContext) => Promise<ComposedRequest>;
 
 /** What an attempt authenticates with besides the signature. */
 interface AttemptCredentials {
@@ -115,8 +113,8 @@ export class WebhookSender {
       const now = clock.now();
       const { receipt, profile, token } = exchange.requests.at(-1) ?? {};
       const durationMs = Math.max(0, now - startedAt);
-      const facts = { attempt: number, method, durationMs, receipt };
-      const result = attemptResult(facts, answer, now);
+      const facts = { attempt: number, method, durationMs };
+      const result = attemptResult(facts, receipt, answer, now);
       const signed = token ? signedFacts(token) : undefined;
       const excerpt = excerptOfAnswer(answer, exchange);
       return { result, at: startedAt, receipt, signed, profile, answer: excerpt };
@@ -138,17 +136,13 @@ export class WebhookSender {
     const { delivery, endpoint } = exchange;
     try {
       this.options.egress.checkUrl(endpoint.url);
-      const answer = await this.request(exchange, async (context) =>
-        this.composer.compose(delivery, endpoint, context),
-      );
+      const answer = await this.request(exchange, 'compose');
       const { method } = exchange.requests.at(-1)!;
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, endpoint) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
         return { method, answer };
       }
-      const second = await this.request(exchange, async (context) =>
-        this.composer.composePost(delivery, endpoint, context),
-      );
+      const second = await this.request(exchange, 'composePost');
       // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
       // the next attempt should start with HEAD again.
       if (isAcknowledged('POST', second)) endpoint.state.needsPost = true;
@@ -162,30 +156,26 @@ export class WebhookSender {
   /** Makes a request, and a second one if the endpoint refuses its access token, which may have been revoked. */
   private async request(
     exchange: Exchange,
-    compose: ComposeRequest,
+    compose: 'compose' | 'composePost',
   ): Promise<ReceiverAnswer | NoAnswer> {
-    const { context } = exchange;
+    const { delivery, endpoint, context, tracing } = exchange;
     for (;;) {
       const own = await this.credentialsOf(exchange);
       exchange.credentials.push(...Object.values(own.headers));
-      const composed = await compose({ credentials: own.headers, ...context });
+      const credentials = own.headers;
+      const composed = await this.composer[compose](delivery, endpoint, {
+        credentials,
+        ...context,
+      });
       this.log.recovered('signing');
       exchange.requests.push(composed);
-      const answer = await this.send(exchange, composed, own.certificate);
+      const send = async () => this.transport.send(composed, context.signal, own.certificate);
+      const answer = await (tracing === undefined ? send() : tracing.send(send));
       const isStale = answer.statusCode === UNAUTHORIZED && exchange.refusedToken === undefined;
       if (!isStale || own.accessToken === undefined) return answer;
       // Only once in an attempt: the endpoint may have another reason to refuse it.
       exchange.refusedToken = own.accessToken;
     }
-  }
-
-  private async send(
-    { context: { signal }, tracing }: Exchange,
-    request: ComposedRequest,
-    certificate: ClientCertificate | undefined,
-  ): Promise<ReceiverAnswer | NoAnswer> {
-    const send = async () => this.transport.send(request, signal, certificate);
-    return tracing === undefined ? send() : tracing.send(send);
   }
 
   /**

@@ -4,7 +4,6 @@ import {
   signedContent,
   type StandardWebhooksKey,
 } from '../keys/standard-webhooks-key.js';
-import type { Problems } from '../options/problems.js';
 import { object, type Rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 
@@ -35,7 +34,8 @@ const KEY: Rule<Key> = (value, at, name) => {
 
 const MAX_SECRETS = 8;
 
-const SIGNER: Rule<StandardWebhooksSigner> = (value, at, name) => {
+/** Reads one secret or several as a signer, which does not print them. */
+export const STANDARD_WEBHOOKS_SECRET: Rule<StandardWebhooksSigner> = (value, at, name) => {
   const given = Array.isArray(value) ? value : [value];
   if (given.length === 0 || given.length > MAX_SECRETS) {
     return at.add(name, `must be a secret, or a list of 1 to ${MAX_SECRETS} secrets`) as never;
@@ -44,24 +44,13 @@ const SIGNER: Rule<StandardWebhooksSigner> = (value, at, name) => {
   return signerOf(Array.from(given, (one: unknown, index) => KEY(one, at, pathOf(index))));
 };
 
-const OPTIONS = object<StandardWebhooksSigningOptions>()({ secret: SIGNER });
+const OPTIONS = object<StandardWebhooksSigningOptions>()({
+  secret: STANDARD_WEBHOOKS_SECRET,
+});
 
-/** Reads the option `standardWebhooks` as its signer, which does not print the secret. */
+/** Reads the option `standardWebhooks` as its signer. */
 export const STANDARD_WEBHOOKS_SIGNING: Rule<StandardWebhooksSigner> = (value, at, name) =>
   OPTIONS(value, at, name)?.secret;
-
-/**
- * Reads the option `secret` of an endpoint whose requests are Standard Webhooks.
- *
- * @param name - where the problem is reported
- */
-export function readStandardWebhooksSecret(
-  secret: string,
-  at: Problems,
-  name: string,
-): StandardWebhooksSigner {
-  return SIGNER(secret, at, name);
-}
 
 /** @throws {@link WebhookSigningError} `no_signing_key` if one of them is none of Standard Webhooks */
 export function standardWebhooksSigner(secrets: readonly string[]): StandardWebhooksSigner {

@@ -13,7 +13,7 @@ import {
   seconds,
   unchecked,
 } from '../options/rules.js';
-import { ENDPOINT_SETTINGS } from '../sending/endpoint-settings.js';
+import { ENDPOINT_SETTINGS } from '../sending/endpoint.js';
 import { encodePayload } from '../sending/event-draft.js';
 import { inlinePayload } from '../sending/request.composer.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';

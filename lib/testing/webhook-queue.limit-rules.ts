@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { endpointLane } from '../queue/delivery-identity.js';
-import type { DeliveryLimits } from '../queue/webhook-delivery.js';
+import { endpointLane, type DeliveryLimits } from '../queue/webhook-delivery.js';
 import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
 
 /** One start in 17 minutes: longer than any case takes. */

@@ -2,8 +2,10 @@ import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue } from 'nestjs-webhook-token';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import {
+  type WebhookPublisherOptions,
+  resolvePublisherOptions,
+} from '../../lib/publisher/publisher-options.js';
 
 const secret = 'a secret of the test that is long enough';
 const weak = 'too-short-to-be-safe';

@@ -8,8 +8,10 @@ import {
   type WebhookProfile,
 } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.interface.js';
-import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
+import {
+  type WebhookPublisherOptions,
+  resolvePublisherOptions,
+} from '../../lib/publisher/publisher-options.js';
 import { GoReceiver } from '../fixtures/go-reference.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type WireRequest } from './wire-receiver.js';

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { WebhookDestinationBlockedError } from 'nestjs-webhook-token';
-import { transportFailure } from '../../lib/sending/failure-reason.js';
+import { transportFailure } from '../../lib/sending/attempt-result.js';
 
 describe('transportFailure', () => {
   it.each([

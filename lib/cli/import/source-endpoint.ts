@@ -1,5 +1,5 @@
 import { LEAST_RATE } from '../../queue/lane-limits.js';
-import type { EndpointRateLimit } from '../../sending/endpoint-settings.js';
+import type { EndpointRateLimit } from '../../sending/endpoint.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 
 /** An endpoint of another product, in the terms of this library. */

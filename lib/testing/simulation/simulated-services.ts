@@ -1,7 +1,7 @@
 import type { INestApplicationContext, LoggerService } from '@nestjs/common';
 import { MemoryEndpointStore } from '../../endpoints/memory-endpoint.store.js';
 import type { EndpointStore } from '../../endpoints/endpoint-store.js';
-import type { WebhookPublisherOptions } from '../../publisher/publisher-options.interface.js';
+import type { WebhookPublisherOptions } from '../../publisher/publisher-options.js';
 import { InProcessQueue } from '../../queue/in-process.queue.js';
 import type { DeliveryRun, WebhookDelivery } from '../../queue/webhook-delivery.js';
 import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
