@@ -37,6 +37,7 @@ import {
 import { HEADER_NAME, NAMES } from './option-rules.js';
 import {
   type ComposeTest,
+  composeTest,
   createSender,
   DECLARED,
   declaredParts,
@@ -220,19 +221,14 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       };
     },
     async sign(message) {
-      const { headers, data } = compose?.(message) ?? { data: message.data };
-      const body = Buffer.from(JSON.stringify(data ?? null));
+      const { headers, body } = composeTest(message, compose);
       const claims = {
         ...testClaims(rules, message),
         ...(digest && { [digest.claim]: inEncoding(sha256(body), digest) }),
       };
       const token = await signTest(rules, claims, name);
       const credentials = scheme === 'none' ? token : `${scheme} ${token}`;
-      return {
-        headers: { 'content-type': 'application/json', ...headers, [header]: credentials },
-        body,
-        claims,
-      };
+      return { headers: { ...headers, [header]: credentials }, body, claims };
     },
   });
 }

@@ -4,7 +4,6 @@ import {
   WebhookSignatureError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
-import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, seconds, text } from '../options/rules.js';
 import { mediaType } from '../token/payload.js';
@@ -31,7 +30,7 @@ import {
   type TestMessage,
   type WebhookSender,
 } from './sender.js';
-import { signatureHeader, testMembers } from './signature-header.js';
+import { isConfigured, signatureHeader, testMembers } from './signature-header.js';
 
 export interface SecurityEventsOptions extends JwtKeyOptions, SenderOptions {
   /** The `iss` of the stream's tokens. */
@@ -138,11 +137,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     async sign(message) {
       const claims = { ...testClaims(rules, message), ...eventClaims(message) };
       const token = await signTest(rules, claims, 'securityEvents');
-      return {
-        headers: { ...headers },
-        body: Buffer.from(token),
-        claims,
-      };
+      return { headers: { ...headers }, body: Buffer.from(token), claims };
     },
   });
 }
@@ -156,8 +151,7 @@ function requireAuthorization(
   values: readonly string[] | undefined,
 ): void {
   if (values === undefined) return;
-  const given = signatureHeader(headers, 'authorization');
-  if (values.map((one) => isSame(one, given)).includes(true)) return;
+  if (isConfigured(signatureHeader(headers, 'authorization'), values)) return;
   throw new WebhookSignatureError(
     'invalid_signature',
     'the authorization header has not the value of the stream',

@@ -133,6 +133,18 @@ export type ComposeTest = (message: TestMessage & { readonly id: string }) => {
   readonly data: unknown;
 };
 
+/** The headers and the body of a test event, as JSON, before it is signed. */
+export function composeTest(
+  message: TestMessage & { readonly id: string },
+  compose?: ComposeTest,
+): SignedTestMessage {
+  const { headers, data } = compose?.(message) ?? { data: message.data };
+  return {
+    headers: { 'content-type': 'application/json', ...headers },
+    body: Buffer.from(JSON.stringify(data ?? null)),
+  };
+}
+
 /** What differs from sender to sender. */
 export interface SenderParts {
   readonly name: string;
