@@ -18,7 +18,7 @@ import { ReceivePipeline } from './receive.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ReceiverShutdown } from './receiver.lifecycle.js';
-import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
+import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
 import { quietly } from './receiver.reporter.js';
 
 /** Milliseconds until the next request after a failure; each wait is twice as long as the one before. */

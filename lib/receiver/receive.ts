@@ -14,7 +14,7 @@ import { fromNodeRequest, type RequestHead, sendAnswer } from './node-http.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
+import type { ResolvedReceiver } from './receiver-options.resolver.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
 import { reserveEvent, WebhookReception } from './reception.js';
 import { EventInternals, WebhookEvent } from './webhook-event.js';

@@ -10,11 +10,14 @@ import {
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
+import {
+  findReceiver,
+  type ResolvedReceiver,
+  type ResolvedReceivers,
+} from './receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { findReceiver } from './receiver-options.resolver.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 

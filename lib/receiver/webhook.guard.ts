@@ -18,7 +18,7 @@ import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 import { receiving } from './receiver.channels.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
+import type { ResolvedReceiver } from './receiver-options.resolver.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceivePipeline } from './receive.js';

@@ -7,7 +7,7 @@ import { readOptions } from '../options/read-options.js';
 import { CLOCK, instance, isOptions, object, optional, rule } from '../options/rules.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import { EventPoller } from '../receiver/event.poller.js';
-import type { WebhookReceiverOptions } from '../receiver/receiver-options.interface.js';
+import type { WebhookReceiverOptions } from '../receiver/receiver-options.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
 import { WEBHOOK_HTTP } from '../publisher/webhook-http.js';

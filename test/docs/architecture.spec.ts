@@ -8,7 +8,7 @@ const PATH = 'docs/explanation/architecture.md';
 const PAGE = readFileSync(join(ROOT, PATH), 'utf8');
 const LIB = join(ROOT, 'lib');
 /** The most files that the page names on each path. */
-const MOST_FILES = { 'A request': 17, 'An event': 15 };
+const MOST_FILES = { 'A request': 16, 'An event': 15 };
 /** The most files that `receiver/receive.ts` loads. */
 const MOST_LOADED = 37;
 

@@ -15,7 +15,7 @@ import { fromNodeRequest, nodeRequest, pathOfRequest, rawHeadersOf } from '../no
 import { webhookToken } from '../../request/open-request.js';
 import type { WebhookScheme } from '../../request/webhook-scheme.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
-import type { ResolvedReceivers } from '../receiver-options.interface.js';
+import type { ResolvedReceivers } from '../receiver-options.resolver.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';

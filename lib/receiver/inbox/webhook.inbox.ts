@@ -7,8 +7,7 @@ import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js'
 import type { DeliveryAttempt, FailureReason } from '../../queue/webhook-delivery.js';
 import { cursor, CURSOR_RULE, cursorOf } from '../../queue/page-cursor.js';
 import { identifier, isIdentifier } from '../../token/identifier.js';
-import { findReceiver } from '../receiver-options.resolver.js';
-import type { ResolvedReceivers } from '../receiver-options.interface.js';
+import { findReceiver, type ResolvedReceivers } from '../receiver-options.resolver.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { inboxIsOff } from './inbox-options.js';
 import { InboxRecorder, isEntryId } from './inbox.recorder.js';

@@ -18,7 +18,7 @@ import {
   nodeRequest,
   receptionOf,
 } from '../node-http.js';
-import type { ResolvedReceiver } from '../receiver-options.interface.js';
+import type { ResolvedReceiver } from '../receiver-options.resolver.js';
 
 /**
  * Keeps the application's parsers away from the bodies of signed requests to routes with the webhook guard. Mounted paths do not

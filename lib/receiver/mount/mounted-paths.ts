@@ -1,6 +1,7 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HttpServer } from '@nestjs/common';
+import { type HttpServer, RequestMethod, VERSION_NEUTRAL, VersioningType } from '@nestjs/common';
+import type { ApplicationConfig } from '@nestjs/core';
 import { endConnectionAfter, hasAmbiguousLength, isAfterConnectionEnd } from '../node-http.js';
 import type { BodyShield } from './body-shield.js';
 
@@ -129,4 +130,42 @@ export class MountedPaths {
 /** The path of a request target, which may be an absolute URI (RFC 9112, section 3.2.2). */
 function pathOfTarget(target: string): string {
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
+}
+
+/**
+ * The absolute paths of a receiver: under the global prefix, unless excluded from it, and under the default versions if the
+ * application uses URI versioning.
+ *
+ * @param path - without a slash at either end
+ * @returns absolute paths without a trailing slash
+ */
+export function mountPaths(path: string, config: ApplicationConfig): string[] {
+  const prefix = isExcluded(path, config) ? '' : trim(config.getGlobalPrefix());
+  return versionSegments(config).map((version) =>
+    ['', prefix, version, path].filter((part, i) => i === 0 || part !== '').join('/'),
+  );
+}
+
+function isExcluded(path: string, config: ApplicationConfig): boolean {
+  const { exclude = [] } = config.getGlobalPrefixOptions();
+  return exclude.some(
+    ({ pathRegex, requestMethod }) =>
+      [RequestMethod.ALL, RequestMethod.POST, RequestMethod.HEAD].includes(requestMethod) &&
+      new RegExp(pathRegex.source, pathRegex.flags).test(`/${path}`),
+  );
+}
+
+function versionSegments(config: ApplicationConfig): string[] {
+  const versioning = config.getVersioning();
+  if (versioning?.type !== VersioningType.URI || versioning.defaultVersion === undefined)
+    return [''];
+  const versions = [versioning.defaultVersion].flat();
+  const prefix = versioning.prefix === false ? '' : (versioning.prefix ?? 'v');
+  return versions.map((version) =>
+    version === VERSION_NEUTRAL ? '' : `${prefix}${String(version)}`,
+  );
+}
+
+function trim(path: string): string {
+  return path.replace(/^\/+|\/+$/g, '');
 }

@@ -3,14 +3,13 @@ import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { refuse } from '../../request/webhook-answers.js';
 import { sendAnswer } from '../node-http.js';
-import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
+import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.resolver.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
 import { ReceivePipeline } from '../receive.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
-import { mountPaths } from './mount-path.js';
-import type { AdapterMount, NodeHandler } from './mounted-paths.js';
+import { type AdapterMount, mountPaths, type NodeHandler } from './mounted-paths.js';
 
 /** Shared by all webhook modules of an application. */
 const mounts = new WeakMap<HttpServer, AdapterMount>();
