@@ -15,9 +15,10 @@ export class HandlerFailure {
 /** The errors of several handlers of one event. An AggregateError that a handler throws itself is one error of one handler. */
 export class HandlerErrors extends AggregateError {}
 
-/** What each failed handler of an event threw. */
+/** What each failed handler of an event threw; any other error is one of its own. */
 export function errorsOfHandlers(error: unknown): readonly unknown[] {
-  return error instanceof HandlerErrors ? error.errors : [error];
+  const cause = error instanceof HandlerFailure ? error.cause : error;
+  return cause instanceof HandlerErrors ? cause.errors : [cause];
 }
 
 /** Exceptions of guards that are bound to handlers. */
@@ -47,7 +48,7 @@ export function answerTo(error: unknown, takesTokens = true): WebhookAnswer {
 
 function answerToError(error: unknown): WebhookAnswer {
   if (error instanceof WebhookException) return error.answer;
-  if (error instanceof HandlerFailure) return answerToFailedHandler(error.cause);
+  if (error instanceof HandlerFailure) return answerToFailedHandler(error);
   if (error instanceof HttpException) return answerToForeignRefusal(error);
   if (isWebhookError(error)) {
     const situation = situationOf(error.code);
@@ -68,8 +69,8 @@ function allowOf(error: WebhookError): string | undefined {
   return (error as { methods?: readonly string[] }).methods?.join(', ');
 }
 
-function answerToFailedHandler(cause: unknown): WebhookAnswer {
-  const causes = errorsOfHandlers(cause);
+function answerToFailedHandler(error: unknown): WebhookAnswer {
+  const causes = errorsOfHandlers(error);
   const refusals = causes.map(readRefusal);
   const [first] = refusals;
   // If handlers refused with different statuses, none of them is the answer.

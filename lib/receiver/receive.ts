@@ -6,7 +6,12 @@ import {
   refuse,
   type WebhookAnswer,
 } from '../request/webhook-answers.js';
-import type { IncomingWebhook, VerifiedBatch, WebhookScheme } from '../request/webhook-scheme.js';
+import type {
+  IncomingWebhook,
+  SenderAnswer,
+  VerifiedBatch,
+  WebhookScheme,
+} from '../request/webhook-scheme.js';
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
@@ -190,7 +195,7 @@ export class ReceivePipeline {
     { events, queued, unhandledEvent, clock }: ResolvedReceiver,
   ): Promise<WebhookAnswer> {
     const { event } = reception;
-    if (events !== undefined) await requireDefinedData(event, events);
+    await requireDefinedData(event, events);
     if (handlers.length > 0) {
       if (queued !== undefined) {
         await enqueueEvent(reception, queued, clock);
@@ -215,11 +220,19 @@ function inFormOf(
   answer: WebhookAnswer,
   incoming: IncomingWebhook,
 ): WebhookAnswer {
-  const { situation, status, headers, problem } = answer;
-  const facts = { status, code: problem?.code, detail: problem?.detail };
-  const own = scheme.answer?.(facts, incoming);
+  const own = answerOfSender(scheme, answer, incoming);
   if (own === undefined) return answer;
+  const { situation, headers } = answer;
   return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
+}
+
+/** The answer in the form that the sender's standard names, if it names one for it. */
+export function answerOfSender(
+  scheme: WebhookScheme,
+  { status, problem }: WebhookAnswer,
+  incoming: IncomingWebhook,
+): SenderAnswer | undefined {
+  return scheme.answer?.({ status, code: problem?.code, detail: problem?.detail }, incoming);
 }
 
 /**

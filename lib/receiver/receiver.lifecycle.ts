@@ -9,7 +9,7 @@ import {
 } from '@nestjs/common';
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import {
   findReceiver,
   type ResolvedReceiver,
@@ -67,12 +67,8 @@ export class ReceiverLifecycle
 
   async beforeApplicationShutdown(): Promise<void> {
     const { clock, timeout } = this.shutdown;
-    let cancel = (): void => undefined;
-    const deadline = new Promise<void>((resolve) => {
-      cancel = clock.wakeAt(clock.now() + timeout, resolve);
-    });
-    const left = await this.drain.close(deadline);
-    cancel();
+    await waitUntil(clock, clock.now() + timeout, this.drain.close());
+    const left = this.drain.abortRest();
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
     }

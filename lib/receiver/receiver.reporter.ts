@@ -194,8 +194,7 @@ export class ReceiverReporter {
   }
 
   private logFailure(error: unknown, event: WebhookEvent | undefined): void {
-    const cause = error instanceof HandlerFailure ? error.cause : error;
-    for (const failure of errorsOfHandlers(cause)) {
+    for (const failure of errorsOfHandlers(error)) {
       this.logger.error(
         event === undefined
           ? `A webhook could not be verified: ${errorName(failure)}`

@@ -68,7 +68,7 @@ export class WebhookGuard implements CanActivate {
       ({ event } = reception);
       if (reception.duplicate) throw new WebhookException(acknowledge('duplicate'));
       try {
-        if (receiver.events !== undefined) await requireDefinedData(event, receiver.events);
+        await requireDefinedData(event, receiver.events);
         // The sender disconnected, or was answered, while the event was verified: its handler must not start.
         if (nodeResponse(response).destroyed || watched.isOver) {
           throw new WebhookException(refuse('payload_incomplete'));

@@ -93,7 +93,7 @@ export class WebhookVerifier {
 
 /** @throws {@link WebhookPayloadError} `invalid_payload` */
 async function requireDefined(event: WebhookEvent, { events }: ResolvedReceiver): Promise<void> {
-  const issues = events === undefined ? [] : await definedDataIssues(event, events);
+  const issues = await definedDataIssues(event, events);
   if (issues.length === 0) return;
   throw new WebhookPayloadError(
     'invalid_payload',

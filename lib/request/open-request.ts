@@ -86,7 +86,7 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
     isAuthenticated: (error) =>
       webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
     poll: sender.poll,
-    ...(sender.diagnose && { diagnose: (headers, body) => sender.diagnose!(headers, body) }),
+    diagnose: sender.diagnose && ((headers, body) => sender.diagnose!(headers, body)),
     keySets: () => sender.keySets?.() ?? [],
     claims: (incoming) => schemeOf(incoming).claims(incoming),
   };

@@ -81,7 +81,7 @@ export function graph(options: GraphOptions): WebhookSender {
     tolerance,
     bodyVerified: false,
     claim: () => ({}),
-    ...(keys && { keySets: () => keys.keySets() }),
+    keySets: keys && (() => keys.keySets()),
     event: read.event ?? nameOfItem,
     split: ({ data }) => itemsOf(data),
     id: ({ data }) => stringAt(data, 'id') ?? randomUUID(),

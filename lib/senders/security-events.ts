@@ -170,7 +170,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     }),
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer,
-    poll: poll && createPoll(poll, headers, answer),
+    poll: poll && createPoll(poll, headers),
     read(headers) {
       requireAuthorization(headers, authorization);
       if (!hasCredentials(headers)) {
@@ -316,14 +316,12 @@ const OVERHEAD = 1_024;
 /**
  * Creates the poll of a stream.
  *
- * @param headers - of the request that a fetched token is received as
- * @param settle - the answer of RFC 8935, whose codes are those of RFC 8936
+ * @param headers - of the request that a fetched token is received as. Its answer is reported: the codes of RFC 8935 are those of RFC 8936
  * @throws {@link WebhookConfigurationError} for a URL that the egress policy refuses
  */
 function createPoll(
   options: Read<typeof POLL>,
   headers: Readonly<Record<string, string>>,
-  settle: EventPoll['settle'],
 ): EventPoll {
   const { authorization, maxEvents, longPolling, interval, timeout, ca } = options;
   const policy = new EgressPolicy(options);
@@ -333,7 +331,6 @@ function createPoll(
     url: `${url.origin}${url.pathname}`,
     interval,
     timeout,
-    settle,
     async fetch(settled, { signal, last = false }) {
       const document = await requestJson(url, {
         headers: {

@@ -240,7 +240,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       challengeMethods: preflight?.methods.filter((one) => one !== 'HEAD' && one !== 'POST'),
       answer: parts.answer ?? acknowledge,
       poll: parts.poll,
-      ...(parts.keySets !== undefined && { keySets: parts.keySets }),
+      keySets: parts.keySets,
       sharesIds: parts.envelope !== undefined,
       credentialHeaders: parts.present,
 

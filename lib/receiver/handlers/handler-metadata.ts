@@ -56,10 +56,7 @@ export type HandlerPipe = Type<PipeTransform> | PipeTransform;
 /** A number that Nest has for none of its own parameter decorators. */
 const PARAMETER_TYPE = 100;
 
-type Parameters = Record<
-  string,
-  { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
->;
+type Parameters = Record<string, { readonly index: number; readonly data: HandlerParameter }>;
 
 export function addParameter(
   target: object,
@@ -68,9 +65,14 @@ export function addParameter(
   parameter: HandlerParameter,
   pipes: readonly HandlerPipe[],
 ): void {
-  const own = ownParameters(target, key);
-  const all = assignMetadata(own, PARAMETER_TYPE, index, parameter, ...pipes);
+  const own: unknown = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key);
+  const all = assignMetadata((own ?? {}) as object, PARAMETER_TYPE, index, parameter, ...pipes);
   Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
+}
+
+/** @param metadata - of {@link HANDLER_PARAMETERS} */
+function parametersIn(metadata: unknown): Parameters[string][] {
+  return Object.values((metadata as Parameters | undefined) ?? {});
 }
 
 /** What the parameters of a method take, by position. Those of a method that it overrides do not count. */
@@ -78,24 +80,16 @@ export function parametersByIndex(
   target: object,
   key: string | symbol,
 ): ReadonlyMap<number, HandlerParameter> {
-  const own = Object.values(ownParameters(target, key));
-  return new Map(own.map(({ index, data }) => [index, data as HandlerParameter]));
+  const own = parametersIn(Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key));
+  return new Map(own.map(({ index, data }) => [index, data]));
 }
 
-function ownParameters(target: object, key: string | symbol): Parameters {
-  const own: unknown = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  return (own as Parameters | undefined) ?? {};
-}
-
-export function dataParameters(
-  target: object,
-  key: string | symbol,
-): readonly { readonly index: number; readonly hasSchema: boolean }[] {
-  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  return Object.values((known as Parameters | undefined) ?? {}).flatMap(({ index, data }) => {
-    const { takes, hasSchema = false } = data as HandlerParameter;
-    return takes === 'data' ? [{ index, hasSchema }] : [];
-  });
+/** The types of a method's parameters for data, without those that a schema validates. */
+export function dataTypes(target: object, key: string | symbol): readonly unknown[] {
+  const types = parameterTypes(target, key);
+  return parametersIn(Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key))
+    .filter(({ data }) => data.takes === 'data' && data.hasSchema !== true)
+    .map(({ index }) => types?.[index]);
 }
 
 /**
@@ -107,10 +101,9 @@ export function hasDecoratedParameters(target: object, key: string | symbol): bo
   const isOther = (name: unknown): boolean => name !== HANDLER_PARAMETERS;
   if (Reflect.getOwnMetadataKeys(type, key).some(isOther)) return true;
   const parent = Object.getPrototypeOf(type) as object;
-  const inherited: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, parent, key);
-  const all = Object.values((inherited as Parameters | undefined) ?? {});
+  const inherited = parametersIn(Reflect.getMetadata(HANDLER_PARAMETERS, parent, key));
   // What Nest has for the overridden method is then this package's own.
-  if (all.some(({ data }) => (data as HandlerParameter).isByPosition === true)) return false;
+  if (inherited.some(({ data }) => data.isByPosition === true)) return false;
   return Reflect.getMetadataKeys(parent, key).some(isOther);
 }
 
@@ -120,9 +113,4 @@ export function parameterTypes(
   key: string | symbol,
 ): readonly unknown[] | undefined {
   return Reflect.getMetadata('design:paramtypes', target, key) as readonly unknown[] | undefined;
-}
-
-/** The type of a parameter, as the compiler recorded it. */
-export function parameterType(target: object, key: string | symbol, index: number): unknown {
-  return parameterTypes(target, key)?.[index];
 }

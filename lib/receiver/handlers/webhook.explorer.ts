@@ -24,12 +24,7 @@ import { markGuardRefusal } from '../error-answers.js';
 import { HANDLER_PARAMETERS, WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { ResolvedReceiver } from '../receiver-options.resolver.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import {
-  dataParameters,
-  type HandlerParameter,
-  parameterType,
-  readSubscriptions,
-} from './handler-metadata.js';
+import { dataTypes, type HandlerParameter, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,
@@ -168,9 +163,7 @@ function subscriptionsOf(method: unknown): ReturnType<typeof readSubscriptions> 
 
 /** Whether a parameter for data has a class for a type, which may have constraints. */
 function hasClassData({ prototype, methodName }: ExploredMethod): boolean {
-  return dataParameters(prototype, methodName).some(
-    ({ index, hasSchema }) => !hasSchema && isClass(parameterType(prototype, methodName, index)),
-  );
+  return dataTypes(prototype, methodName).some(isClass);
 }
 
 /** Without class-transformer, the first event for a DTO would be rejected with 500. */
@@ -204,9 +197,7 @@ function unvalidatedNote(
   { prototype, methodName }: ExploredMethod,
   classValidator: ClassValidatorInstallation,
 ): string {
-  const types = dataParameters(prototype, methodName)
-    .filter(({ hasSchema }) => !hasSchema)
-    .map(({ index }) => parameterType(prototype, methodName, index));
+  const types = dataTypes(prototype, methodName);
   // A Buffer is what a handler of other content types gets: there is nothing to validate.
   if (types.some((type) => !isClass(type) && type !== Buffer)) {
     return ' (data not validated: the parameter is not typed with a class)';

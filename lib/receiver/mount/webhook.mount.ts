@@ -85,13 +85,14 @@ export class WebhookMount {
     ];
     const other = mount.paths.receiverAt(path);
     if (other !== undefined) return problem(`receiver "${other}"`);
-    const answer: NodeHandler = (request, response) => {
-      void this.pipeline.answer(request, response, receiver);
-    };
-    const { challengeMethods } = receiver.scheme;
-    const routes = mount.mount(path, receiver.name, answer, challengeMethods);
+    const routes = mount.mount({
+      path,
+      receiver: receiver.name,
+      methods: ['HEAD', 'POST', ...(receiver.scheme.challengeMethods ?? [])],
+      answer: (request, response) => void this.pipeline.answer(request, response, receiver),
+      refuse: this.refuseMethod,
+    });
     if (routes !== undefined) return problem(`a route of the application for ${routes}`);
-    mount.refuseOtherMethods(path, this.refuseMethod);
     this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);
     return [];
   }

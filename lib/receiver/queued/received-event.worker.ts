@@ -314,9 +314,7 @@ function internalsFor(
   receiver: QueuedReceiver,
 ): EventInternals {
   const internals = new EventInternals(receiver.validator);
-  if (trace !== undefined) {
-    internals.queued = { trace, ageMs: receiver.clock.now() - createdAt };
-  }
+  internals.queued = trace && { trace, ageMs: receiver.clock.now() - createdAt };
   return internals;
 }
 
