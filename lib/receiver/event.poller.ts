@@ -14,7 +14,7 @@ import type {
   IncomingWebhook,
   SenderAnswer,
 } from '../request/webhook-scheme.js';
-import { answerOfSender, ReceivePipeline } from './receive.js';
+import { ReceivePipeline } from './receive.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ReceiverShutdown } from './receiver.lifecycle.js';
@@ -162,8 +162,7 @@ class PolledStream {
     // One after the other, in the order of the sender.
     for (const [id, incoming] of events) {
       if (this.isStopped) break;
-      const answer = await this.take(incoming);
-      const own = answerOfSender(this.receiver.scheme, answer, incoming);
+      const { own } = await this.take(incoming);
       if (own === undefined) unsettled++;
       else this.settled.set(id, own);
     }

@@ -6,12 +6,7 @@ import {
   refuse,
   type WebhookAnswer,
 } from '../request/webhook-answers.js';
-import type {
-  IncomingWebhook,
-  SenderAnswer,
-  VerifiedBatch,
-  WebhookScheme,
-} from '../request/webhook-scheme.js';
+import type { IncomingWebhook, SenderAnswer, VerifiedBatch } from '../request/webhook-scheme.js';
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
@@ -26,6 +21,13 @@ import { EventInternals, WebhookEvent } from './webhook-event.js';
 
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
+
+/** The answer to a request. */
+interface ReceivedAnswer {
+  readonly answer: WebhookAnswer;
+  /** In the form that the sender's standard names, if it names one. */
+  readonly own: SenderAnswer | undefined;
+}
 
 /** What a scheme has verified: an event, or why an item of a request is none. */
 type Verified = VerifiedBatch['batch'][number];
@@ -66,9 +68,8 @@ export class ReceivePipeline {
         request,
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
-      const answer = await this.answerOf(incoming, request, receiver);
-      const formed = inFormOf(receiver.scheme, answer, incoming);
-      sendAnswer(request, response, formed, { close: this.drain.closing });
+      const answer = formed(await this.answerOf(incoming, request, receiver));
+      sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {
       // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
@@ -83,16 +84,20 @@ export class ReceivePipeline {
     incoming: IncomingWebhook,
     request: RequestHead,
     receiver: ResolvedReceiver,
-  ): Promise<WebhookAnswer> {
+  ): Promise<ReceivedAnswer> {
     const arrivedAt = receiving.now();
     const received = await this.receive({ incoming, receiver, arrivedAt });
-    for (const one of received) {
+    const answers = received.map((one): ReceivedAnswer => {
+      const { answer } = one;
+      const { status, problem } = answer;
+      const facts = { status, code: problem?.code, detail: problem?.detail };
+      const own = receiver.scheme.answer?.(facts, incoming);
       // The sender sees the status of its own form.
-      const { status } = inFormOf(receiver.scheme, one.answer, incoming);
-      const answer = { ...one.answer, status };
-      this.reporter.report({ request, receiver, arrivedAt, ...one, answer });
-    }
-    return worstOf(received.map((one) => one.answer));
+      const seen = { ...answer, status: own?.status ?? status };
+      this.reporter.report({ request, receiver, arrivedAt, ...one, answer: seen });
+      return { answer, own };
+    });
+    return worstOf(answers);
   }
 
   /** Receives each event of a request. Never rejects. */
@@ -214,33 +219,19 @@ export class ReceivePipeline {
   }
 }
 
-/** Puts an answer into the form that the sender's standard names, if it names one. */
-function inFormOf(
-  scheme: WebhookScheme,
-  answer: WebhookAnswer,
-  incoming: IncomingWebhook,
-): WebhookAnswer {
-  const own = answerOfSender(scheme, answer, incoming);
+/** An answer in the form that the sender's standard names, if it names one. */
+function formed({ answer, own }: ReceivedAnswer): WebhookAnswer {
   if (own === undefined) return answer;
   const { situation, headers } = answer;
   return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
-}
-
-/** The answer in the form that the sender's standard names, if it names one for it. */
-export function answerOfSender(
-  scheme: WebhookScheme,
-  { status, problem }: WebhookAnswer,
-  incoming: IncomingWebhook,
-): SenderAnswer | undefined {
-  return scheme.answer?.({ status, code: problem?.code, detail: problem?.detail }, incoming);
 }
 
 /**
  * The answer to a request with several events: the one with the highest status, so that a sender repeats the request if one event
  * failed. Of events that were handled before, only if all were.
  */
-function worstOf(answers: readonly WebhookAnswer[]): WebhookAnswer {
-  const rank = ({ situation, status }: WebhookAnswer): number =>
+function worstOf(answers: readonly ReceivedAnswer[]): ReceivedAnswer {
+  const rank = ({ answer: { situation, status } }: ReceivedAnswer): number =>
     situation === 'duplicate' ? 0 : status;
   return answers.reduce((worst, one) => (rank(one) > rank(worst) ? one : worst));
 }

@@ -67,12 +67,12 @@ interface ReadOptions {
  *   `payload_too_large` or `unsupported_encoding`
  */
 export function checkDeclaredBody(
-  { headers, body }: IncomingWebhook,
+  incoming: IncomingWebhook,
   rule: PayloadRule,
   maxBodyBytes: number,
 ): void {
-  const available = body.kind === 'bytes' ? body.bytes.length : 0;
-  const declared = Number(headers.get('content-length') ?? available);
+  const { headers } = incoming;
+  const declared = declaredLength(incoming);
   if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
   // If the token names the size, a body without a declared size (chunked) is refused too.
   if (rule.kind === 'digest' && rule.size !== undefined && rule.size !== declared) {
@@ -119,10 +119,13 @@ export function checkContentType({ headers }: IncomingWebhook, accepted: readonl
 }
 
 /** Whether a request declares a body. One over HTTP/2, or one that is a stream of the application, may have a body without that. */
-export function declaresBody({ headers, body }: IncomingWebhook): boolean {
-  if (headers.get('transfer-encoding') !== undefined) return true;
+export function declaresBody(incoming: IncomingWebhook): boolean {
+  return incoming.headers.get('transfer-encoding') !== undefined || declaredLength(incoming) > 0;
+}
+
+function declaredLength({ headers, body }: IncomingWebhook): number {
   const atHand = body.kind === 'bytes' ? body.bytes.length : 0;
-  return Number(headers.get('content-length') ?? atHand) > 0;
+  return Number(headers.get('content-length') ?? atHand);
 }
 
 /**

@@ -161,11 +161,10 @@ const OPTIONS = object<JwtSenderOptions>()({
  */
 export function jwtSender(options: JwtSenderOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'jwtSender');
-  const { name, header, scheme, digest, event, id, events, challenge } = read;
-  const { issuer, audience, tolerance, maxAge } = read;
-  return createJwtSender(resolveJwtKeys(read, 'jwtSender'), {
-    ...declaredParts({ name, header, scheme, digest, event, id, events, challenge }),
-    rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
+  const { issuer: issuers, audience, tolerance, maxAge, claims, ...form } = read;
+  return createJwtSender(resolveJwtKeys(form, 'jwtSender'), {
+    ...declaredParts(form),
+    rules: { issuers, audience, tolerance, maxAge, claims: claimRules(claims) },
   });
 }
 

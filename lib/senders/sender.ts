@@ -17,7 +17,7 @@ import type {
   WebhookScheme,
 } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
-import { claimError, readSeconds } from '../token/validate-claims.js';
+import { readSeconds, requireUnexpired } from '../token/validate-claims.js';
 import { NAME } from './option-rules.js';
 import { eventsOf, nameOf } from './sender-event.js';
 
@@ -372,10 +372,7 @@ function queryOf(target: string | undefined): URLSearchParams {
 }
 
 function requireTime({ timestamp, expires }: Proof, now: number, tolerance: number): void {
-  // Negated, so that a clock that returns NaN refuses every request.
-  if (expires !== undefined && !(now < expires)) {
-    throw claimError('token_expired', 'exp', 'the token has expired');
-  }
+  if (expires !== undefined) requireUnexpired(now, expires);
   if (timestamp === undefined || Math.abs(Math.floor(now) - timestamp) <= tolerance) return;
   throw new WebhookSignatureError(
     'timestamp_out_of_tolerance',

@@ -1,5 +1,4 @@
 import { assignMetadata, type PipeTransform, type Type } from '@nestjs/common';
-import { HANDLER_PARAMETERS, WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** The arguments of one `@OnWebhookEvent()`. */
@@ -15,28 +14,31 @@ interface WebhookRoute {
 }
 
 // The metadata is on the function itself, as Nest's own, because Nest copies it to routes.
+const SUBSCRIPTIONS = 'nestjs-webhook-token:subscriptions';
+const ROUTE = 'nestjs-webhook-token:route';
+
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
 
 /** Adds a subscription to a method: decorators stack, so one never replaces another. */
 export function addSubscription(method: object, subscription: WebhookSubscription): void {
   const known = readSubscriptions(method);
-  Reflect.defineMetadata(WEBHOOK_SUBSCRIPTIONS, [...known, subscription], method);
+  Reflect.defineMetadata(SUBSCRIPTIONS, [...known, subscription], method);
 }
 
 /** The subscriptions of a method; empty if it is not a handler. */
 export function readSubscriptions(method: object): readonly WebhookSubscription[] {
-  return (
-    (Reflect.getMetadata(WEBHOOK_SUBSCRIPTIONS, method) as WebhookSubscription[] | undefined) ?? []
-  );
+  return (Reflect.getMetadata(SUBSCRIPTIONS, method) as WebhookSubscription[] | undefined) ?? [];
 }
 
 /** Marks a method as a route whose body is read by the webhook guard. */
 export function markRoute(method: object, route: WebhookRoute): void {
-  Reflect.defineMetadata(WEBHOOK_ROUTE, route, method);
+  Reflect.defineMetadata(ROUTE, route, method);
 }
 
 /** The options of a webhook route; `undefined` if the method is not one. */
 export function readRoute(method: object): WebhookRoute | undefined {
-  return Reflect.getMetadata(WEBHOOK_ROUTE, method) as WebhookRoute | undefined;
+  return Reflect.getMetadata(ROUTE, method) as WebhookRoute | undefined;
 }
 
 /** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */

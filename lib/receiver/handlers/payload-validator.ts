@@ -28,10 +28,7 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
   Date,
 ]);
 
-/**
- * @returns the schema's output
- * @throws {@link UnprocessableEntityException} with one message per issue
- */
+/** @throws {@link UnprocessableEntityException} with one message per issue */
 export async function validateWithSchema(data: unknown, schema: StandardSchema): Promise<unknown> {
   const result = await schema['~standard'].validate(data);
   if (result.issues === undefined) return result.value;
@@ -159,11 +156,7 @@ function dataPipe(options: ValidationPipeOptions): ValidationPipe {
 /** Constraints by the exception that reports them to the sender. */
 const constraints = new WeakMap<Error, readonly string[]>();
 
-/**
- * The constraints that data failed, as `path constraint`, without a value of it.
- *
- * @param error - the error of validation, or {@link HandlerErrors}; any other error gives none
- */
+/** The constraints that data failed, as `path constraint`, without a value of it; empty for any other error. */
 export function failedConstraints(error: unknown): readonly string[] {
   const all = errorsOfHandlers(error).flatMap((one) =>
     one instanceof Error ? (constraints.get(one) ?? []) : [],

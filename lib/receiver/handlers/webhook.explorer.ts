@@ -21,10 +21,15 @@ import { defaultIfEmpty, type Observable } from 'rxjs';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { eventPatternProblem } from '../../token/event-name.js';
 import { markGuardRefusal } from '../error-answers.js';
-import { HANDLER_PARAMETERS, WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
+import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
 import type { ResolvedReceiver } from '../receiver-options.resolver.js';
 import type { WebhookEvent } from '../webhook-event.js';
-import { dataTypes, type HandlerParameter, readSubscriptions } from './handler-metadata.js';
+import {
+  dataTypes,
+  HANDLER_PARAMETERS,
+  type HandlerParameter,
+  readSubscriptions,
+} from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,
