@@ -21,7 +21,6 @@ export function errorsOfHandlers(error: unknown): readonly unknown[] {
   return cause instanceof HandlerErrors ? cause.errors : [cause];
 }
 
-/** Exceptions of guards that are bound to handlers. */
 const guardRefusals = new WeakSet<HttpException>();
 
 /** Marks an exception as thrown by a guard: its handler did not run, so it did not fail either. */
@@ -90,7 +89,6 @@ const FAILED = 'a handler of the event failed';
 /** It would tell the sender that the endpoint is gone, and not what a handler looked for. */
 const GONE = 410;
 
-/** An HttpException of a handler. */
 interface HandlerRefusal {
   readonly status: number;
   readonly detail: string;

@@ -29,7 +29,6 @@ const LONGEST_RETRY_AFTER = 3_600_000;
 /** Milliseconds that the last report at shutdown may take. */
 const LAST_REPORT = 5_000;
 
-/** Whether events can be fetched from a sender. */
 export interface PollStatus {
   readonly receiver: string;
   /** Of the sender. */
@@ -78,7 +77,6 @@ export class EventPoller implements OnApplicationBootstrap, BeforeApplicationShu
   }
 }
 
-/** Failures in a row. */
 interface PollOutage {
   /** Epoch milliseconds. */
   readonly since: number;
@@ -192,7 +190,6 @@ class PolledStream {
     }
   }
 
-  /** @returns the milliseconds to wait */
   private failed(error: unknown): number {
     const { message, cause, retryAfter } = error as Partial<Error> & { retryAfter?: string };
     const { name, clock } = this.receiver;

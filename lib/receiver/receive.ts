@@ -32,7 +32,6 @@ interface ReceivedAnswer {
 /** What a scheme has verified: an event, or why an item of a request is none. */
 type Verified = VerifiedBatch['batch'][number];
 
-/** A request at a receiver. */
 interface Arrival {
   readonly incoming: IncomingWebhook;
   readonly receiver: ResolvedReceiver;

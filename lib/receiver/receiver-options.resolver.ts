@@ -235,22 +235,24 @@ function notices(
   return lines;
 }
 
-/**
- * Finds a receiver by its name.
- *
- * @param name - default: the only receiver, or the one named `'default'`
- * @throws {@link WebhookConfigurationError}
- */
+/** @param name - default: the only receiver, or the one named `'default'` */
+export function receiverNamed(
+  receivers: ResolvedReceivers,
+  name: string | undefined,
+): ResolvedReceiver | undefined {
+  if (name !== undefined) return receivers.get(name);
+  return receivers.size === 1 ? [...receivers.values()][0] : receivers.get(DEFAULT_RECEIVER);
+}
+
+/** @throws {@link WebhookConfigurationError} if there is no such receiver */
 export function findReceiver(receivers: ResolvedReceivers, name?: string): ResolvedReceiver {
-  const sole = receivers.size === 1 ? receivers.values().next().value : undefined;
-  const found =
-    name === undefined ? (sole ?? receivers.get(DEFAULT_RECEIVER)) : receivers.get(name);
+  const found = receiverNamed(receivers, name);
   if (found !== undefined) return found;
+  const message = unknownReceiver(receivers, name);
+  throw new WebhookConfigurationError([{ path: 'receiver', message }]);
+}
+
+export function unknownReceiver(receivers: ResolvedReceivers, name = DEFAULT_RECEIVER): string {
   const known = [...receivers.keys()].map((one) => `"${one}"`).join(', ') || 'none';
-  throw new WebhookConfigurationError([
-    {
-      path: 'receiver',
-      message: `receiver "${name ?? DEFAULT_RECEIVER}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`,
-    },
-  ]);
+  return `receiver "${name}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`;
 }

@@ -1,7 +1,6 @@
 /** Injects the resolved receivers, see {@link ResolvedReceivers}. */
 export const WEBHOOK_RECEIVERS = Symbol('WEBHOOK_RECEIVERS');
 
-/** Name of a receiver without a name. */
 export const DEFAULT_RECEIVER = 'default';
 
 /** `ExecutionContext.getType()` for the guards, pipes and interceptors of a handler. */

@@ -10,7 +10,6 @@ export class ReceiverDrain {
   private closed = false;
   private onIdle: (() => void) | undefined;
 
-  /** Whether new requests are refused. */
   get closing(): boolean {
     return this.closed;
   }

@@ -11,9 +11,10 @@ import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/co
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import {
-  findReceiver,
+  receiverNamed,
   type ResolvedReceiver,
   type ResolvedReceivers,
+  unknownReceiver,
 } from './receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
@@ -138,15 +139,15 @@ export class ReceiverLifecycle
   private routesWithoutReceiver(): ConfigurationProblem[] {
     const modules = this.webhookModules().map(({ instance }) => instance as ResolvedReceivers);
     const isFound = (name: string | undefined): boolean =>
-      modules.some((receivers) => tryFind(receivers, name) === undefined);
+      modules.some((receivers) => receiverNamed(receivers, name) !== undefined);
     return this.discovery.getControllers().flatMap(({ name, metatype }) => {
       if (typeof metatype !== 'function') return [];
       const prototype = metatype.prototype as Record<string, unknown>;
       return this.scanner.getAllMethodNames(prototype).flatMap((key) => {
         const route = readRoute(prototype[key] as object);
         if (route === undefined || isFound(route.receiver)) return [];
-        const message = tryFind(this.receivers, route.receiver);
-        return message === undefined ? [] : [{ path: `${String(name)}.${key}`, message }];
+        const message = unknownReceiver(this.receivers, route.receiver);
+        return [{ path: `${String(name)}.${key}`, message }];
       });
     });
   }
@@ -155,21 +156,10 @@ export class ReceiverLifecycle
     return this.discovery.getProviders().filter(({ token }) => token === WEBHOOK_RECEIVERS);
   }
 
-  /** The receivers of every webhook module in the application. */
   private allReceivers(): ResolvedReceiver[] {
     return this.webhookModules().flatMap(({ instance }) => [
       ...((instance as ResolvedReceivers | undefined)?.values() ?? []),
     ]);
-  }
-}
-
-/** @returns why there is no such receiver; `undefined` if there is one */
-function tryFind(receivers: ResolvedReceivers, name: string | undefined): string | undefined {
-  try {
-    findReceiver(receivers, name);
-    return undefined;
-  } catch (error) {
-    return (error as WebhookConfigurationError).problems[0]!.message;
   }
 }
 

@@ -29,7 +29,6 @@ export interface AnsweredRequest {
   readonly unhandled?: boolean | undefined;
 }
 
-/** What follows if an event could not be recorded. */
 const UNRECORDED = {
   handled: 'its sender gets 503 and repeats it, and its handlers may run a second time',
   queued: 'its sender gets 503 and repeats it, and the queue keeps one copy',
@@ -40,9 +39,7 @@ const UNRECORDED = {
 /** Unhandled events of a receiver that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
 
-/** Lines that are remembered, so that requests cannot repeat them without end. */
 const MAX_REMEMBERED = 1_000;
-/** Constraints that one line lists. */
 const MAX_CONSTRAINTS = 10;
 /** Errors whose stacks are logged for one failure: it, those that it gathers, and causes. */
 const MAX_STACKS = 10;
@@ -51,7 +48,6 @@ const MAX_THROWN = 1_024;
 
 const EXPLAIN = 'To see why, capture the request and run "npx nestjs-webhook-token explain"';
 
-/** Refusals that depend on the clocks of sender and receiver. */
 const TIME_CODES: ReadonlySet<string> = new Set([
   'token_expired',
   'token_not_yet_valid',

@@ -87,7 +87,6 @@ async function releaseLate(
   }
 }
 
-/** The error for a duplicate. */
 export function replayed(): WebhookReplayError {
   return new WebhookReplayError('replayed', 'the event was handled before');
 }
@@ -117,7 +116,6 @@ export class WebhookReception {
   committed = false;
   /** The error that `event.commit(tx)` threw because the lease had ended. */
   leaseLost: WebhookReplayError | undefined;
-  /** What {@link handle} returned last. */
   lastRun: Promise<unknown> | undefined;
 
   /**
@@ -346,7 +344,6 @@ export class WebhookReception {
   }
 }
 
-/** The error for a store that does not answer in time. */
 function noAnswer(): Error {
   return new Error('the replay store did not answer');
 }

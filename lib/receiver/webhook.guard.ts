@@ -155,7 +155,6 @@ export class WebhookGuard implements CanActivate {
   }
 }
 
-/** A request that is being answered. */
 interface WatchedAnswer {
   reception: WebhookReception | undefined;
   /** Whether it was answered, or its connection closed. */

@@ -207,7 +207,6 @@ function ignore(): void {}
 /** Collects the chunks of a body and checks each one against the rule and the limits. */
 class BodyCollector {
   private chunks: Buffer[] = [];
-  /** Bytes in `chunks`. */
   private buffered = 0;
   private length = 0;
   private file: SpooledBody | undefined;
@@ -238,7 +237,6 @@ class BodyCollector {
     return this.isLarge && this.buffered >= this.options.spool!.writeAt;
   }
 
-  /** Writes the buffered chunks to the body's file. */
   write(): Promise<void> {
     this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
     return this.writing;

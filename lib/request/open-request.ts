@@ -221,7 +221,6 @@ async function readPayload(
   }
 }
 
-/** What is known of a verified JSON body. */
 interface JsonBody {
   readonly contentType: string;
   /** The event whose envelope the body is. */

@@ -130,7 +130,6 @@ export interface EventPoll {
   ): Promise<FetchedEvents>;
 }
 
-/** What a sender returned. */
 export interface FetchedEvents {
   /** By id. */
   readonly events: ReadonlyMap<string, IncomingWebhook>;
@@ -164,7 +163,6 @@ export interface SenderDiagnosis {
   readonly token?: TokenDiagnosis | undefined;
 }
 
-/** Another way to sign. */
 export interface SignatureVariant {
   readonly code: 'signature_encoding' | 'signature_algorithm' | 'signed_content';
   /** Completes "the signature is valid if …". */

@@ -48,7 +48,6 @@ const OPTIONS = object<GraphOptions>()(
 
 /** The application that signs the tokens of notifications. */
 const PUBLISHER = '0bf30f3b-4a52-48df-9a82-234910c4a086';
-/** Each token of a request is verified. */
 const MAX_TOKENS = 16;
 
 /**
@@ -80,7 +79,6 @@ export function graph(options: GraphOptions): WebhookSender {
     present: [],
     tolerance,
     bodyVerified: false,
-    claim: () => ({}),
     keySets: keys && (() => keys.keySets()),
     event: read.event ?? nameOfItem,
     split: ({ data }) => itemsOf(data),

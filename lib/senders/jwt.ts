@@ -55,7 +55,6 @@ export interface VerifiedJwt {
   readonly expires: number;
 }
 
-/** Members of the claims, at all levels. */
 const MAX_MEMBERS = 2_000;
 
 /**

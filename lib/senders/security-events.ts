@@ -164,7 +164,6 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     tolerance,
     maxBodyBytes: MAX_TOKEN_BYTES,
     keySets: () => keys.keySets(),
-    claim: () => ({}),
     diagnose: (_headers, body) => ({
       ...(body !== undefined && { token: diagnosedToken(body.toString('latin1'), rules) }),
     }),

@@ -130,7 +130,6 @@ function contentOf(
   return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
 }
 
-/** @throws {@link WebhookPayloadError} */
 export function nameOf(parts: SenderParts, message: SenderMessage): string {
   const event: unknown = ask('event', () => parts.event(message));
   if (isEventName(event, 'swt-draft-00')) return event;

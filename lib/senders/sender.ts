@@ -86,7 +86,7 @@ export interface WebhookSender extends WebhookScheme {
 }
 
 /** An event that a test signs as its sender would. */
-export type TestMessage = Parameters<WebhookSender['sign']>[0];
+export type TestMessage = Parameters<WebhookSender['sign']>[0] & { readonly id: string };
 
 export type SignedTestMessage = Awaited<ReturnType<WebhookSender['sign']>>;
 
@@ -128,16 +128,13 @@ export interface Credentials extends Proof {
 }
 
 /** Writes a test event as the sender does: its headers, and the JSON of its body. */
-export type ComposeTest = (message: TestMessage & { readonly id: string }) => {
+export type ComposeTest = (message: TestMessage) => {
   readonly headers?: Readonly<Record<string, string>>;
   readonly data: unknown;
 };
 
 /** The headers and the body of a test event, as JSON, before it is signed. */
-export function composeTest(
-  message: TestMessage & { readonly id: string },
-  compose?: ComposeTest,
-): SignedTestMessage {
+export function composeTest(message: TestMessage, compose?: ComposeTest): SignedTestMessage {
   const { headers, data } = compose?.(message) ?? { data: message.data };
   return {
     headers: { 'content-type': 'application/json', ...headers },
@@ -161,8 +158,8 @@ export interface SenderParts {
    * @throws {@link WebhookSignatureError}, {@link WebhookTokenError}
    */
   read(headers: RequestHeaders, now: number): Credentials | Promise<Credentials>;
-  /** Reads what the headers claim, for logs: it is not verified. */
-  claim(headers: RequestHeaders): Proof;
+  /** Reads what the headers claim, for logs: it is not verified. Default: nothing. */
+  claim?(headers: RequestHeaders): Proof;
   event(message: SenderMessage): string | undefined;
   /** The event's id. If the request has no signed id and this is none, the digest of the body identifies the event. */
   id?(message: SenderMessage): string | undefined;
@@ -208,7 +205,7 @@ export interface SenderParts {
   ): Omit<SenderDiagnosis, 'headers' | 'tolerance'>;
   readonly keySets?: WebhookScheme['keySets'];
   readonly poll?: WebhookScheme['poll'];
-  sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
+  sign(message: TestMessage): ComposedTest | Promise<ComposedTest>;
 }
 
 /** A signed test, and the claims of its token. */
@@ -309,7 +306,7 @@ export function createSender(parts: SenderParts): WebhookSender {
 
       claims({ headers }) {
         try {
-          const { id, timestamp, issuedAt = timestamp } = parts.claim(headers);
+          const { id, timestamp, issuedAt = timestamp } = parts.claim?.(headers) ?? {};
           return {
             issuer: name,
             ...(isIdentifier(id) && { id }),

@@ -101,7 +101,6 @@ export function writeTimestamp(now: number, unit: TimeUnit = 's'): string {
 /** Each signature is compared with each key, so a request must not bring many. */
 const MAX_SIGNATURES = 16;
 
-/** @throws {@link WebhookSignatureError} */
 export function requireSignatures(signatures: readonly string[]): void {
   if (signatures.length === 0) throw malformed('no signature has the form that the sender uses');
   if (signatures.length > MAX_SIGNATURES) {

@@ -200,7 +200,6 @@ function createStaticSender(form: StaticForm, values: readonly string[]): Webhoo
     present: [header],
     tolerance: 0,
     bodyVerified: false,
-    claim: () => ({}),
     read(headers) {
       if (!isConfigured(signatureHeader(headers, header), values)) {
         throw new WebhookSignatureError(

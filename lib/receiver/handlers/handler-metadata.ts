@@ -26,7 +26,6 @@ export function addSubscription(method: object, subscription: WebhookSubscriptio
   Reflect.defineMetadata(SUBSCRIPTIONS, [...known, subscription], method);
 }
 
-/** The subscriptions of a method; empty if it is not a handler. */
 export function readSubscriptions(method: object): readonly WebhookSubscription[] {
   return (Reflect.getMetadata(SUBSCRIPTIONS, method) as WebhookSubscription[] | undefined) ?? [];
 }
@@ -36,7 +35,6 @@ export function markRoute(method: object, route: WebhookRoute): void {
   Reflect.defineMetadata(ROUTE, route, method);
 }
 
-/** The options of a webhook route; `undefined` if the method is not one. */
 export function readRoute(method: object): WebhookRoute | undefined {
   return Reflect.getMetadata(ROUTE, method) as WebhookRoute | undefined;
 }
@@ -46,13 +44,11 @@ export interface HandlerParameter {
   readonly takes: 'data' | 'event';
   /** Whether it has no decorator. */
   readonly isByPosition?: boolean;
-  /** Whether a Standard Schema validates it. */
   readonly hasSchema?: boolean;
   /** The event itself, or its data, validated. */
   valueFrom(event: WebhookEvent): unknown;
 }
 
-/** A pipe of a parameter. */
 export type HandlerPipe = Type<PipeTransform> | PipeTransform;
 
 /** A number that Nest has for none of its own parameter decorators. */
@@ -72,7 +68,6 @@ export function addParameter(
   Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
 }
 
-/** @param metadata - of {@link HANDLER_PARAMETERS} */
 function parametersIn(metadata: unknown): Parameters[string][] {
   return Object.values((metadata as Parameters | undefined) ?? {});
 }

@@ -54,7 +54,6 @@ export async function requireDefinedData(
   if (issues.length > 0) throw invalidData(issues);
 }
 
-/** What is wrong with the data of an event that the application has defined. */
 export async function definedDataIssues(
   event: WebhookEvent,
   events: WebhookEventCatalog | undefined,
@@ -69,10 +68,8 @@ export async function definedDataIssues(
 export class PayloadValidator {
   private pipe: ValidationPipe | undefined;
 
-  /** @param options - of the receiver; `false` for no validation */
   constructor(private readonly options: ValidationPipeOptions | false | undefined) {}
 
-  /** Whether data is validated at all. */
   get isEnabled(): boolean {
     return this.options !== false;
   }

@@ -84,7 +84,6 @@ export class WebhookExplorer {
     }
   }
 
-  /** The methods of all providers and controllers. */
   private methods(): ExploredMethod[] {
     const all = [...this.discovery.getProviders(), ...this.discovery.getControllers()];
     // Classes first: a factory elsewhere may provide the same instance, without the guards that Nest created for its class.
@@ -214,7 +213,6 @@ function unvalidatedNote(
 
 /** A call of a handler, the second argument of its execution context. */
 interface HandlerCall {
-  /** Whether its guards have let the event pass. */
   isAllowed: boolean;
 }
 

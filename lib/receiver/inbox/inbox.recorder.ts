@@ -93,7 +93,6 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
     }
   }
 
-  /** Records the outcome of a run of a queued event. */
   settled(deliveryId: string, outcome: 'handled' | 'queued' | 'dead', runs: number): void {
     this.writer?.settle({ deliveryId, outcome, runs });
   }
@@ -261,7 +260,6 @@ async function payloadOf(
   }
 }
 
-/** The JSON of an event: its body, or the inline data of its token. */
 async function jsonOf(event: WebhookEvent): Promise<Buffer> {
   const body = await event.rawBody();
   return body.length > 0 || event.data === undefined

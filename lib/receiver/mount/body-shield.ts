@@ -81,7 +81,6 @@ export function shieldBody(request: Shieldable): void {
   request[ASIDE] = aside;
 }
 
-/** Restores the headers. */
 export function unshieldBody(request: Shieldable): void {
   const aside = request[ASIDE];
   if (!aside) return;
@@ -89,7 +88,6 @@ export function unshieldBody(request: Shieldable): void {
   Object.assign(request.headers, aside);
 }
 
-/** Whether the body was hidden from the application's parsers. */
 function wasShielded(request: Shieldable): boolean {
   return request[ASIDE] !== undefined;
 }

@@ -27,7 +27,6 @@ type ParsingHook = (
   done: (error: null, payload: unknown) => void,
 ) => void;
 
-/** The options of a route, which an onRoute hook may extend. */
 interface RouteOptions {
   readonly handler: object;
   preParsing?: ParsingHook | ParsingHook[] | undefined;

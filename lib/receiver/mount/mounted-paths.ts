@@ -11,7 +11,6 @@ export type NodeHandler = (request: IncomingMessage, response: ServerResponse) =
 /** A path that a receiver answers. */
 export interface MountedPath {
   readonly path: string;
-  /** Name of the receiver. */
   readonly receiver: string;
   /** HEAD and POST, and those by which the sender checks the receiver. */
   readonly methods: readonly string[];

@@ -32,13 +32,10 @@ import { quietly, ReceiverReporter, stackOf, withGathered } from '../receiver.re
 import { handledClaim, reserveInTime, WebhookReception } from '../reception.js';
 import { eventOfDelivery } from './received-delivery.js';
 
-/** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
 
-/** What is logged of an event. */
 type RunningEvent = Pick<WebhookEvent, 'event' | 'id' | 'run'>;
 
-/** No handler matches the event. */
 class Unhandled extends Error {}
 
 /** The inbox's names for outcomes. */
