@@ -4,6 +4,7 @@ import { readOptions } from '../options/read-options.js';
 import { object, optional, required, text } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
 import { invalidClaim } from '../token/validate-claims.js';
+import { entra } from './cloud-presets.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import { JWT_SENDER } from './jwt-sender.js';
@@ -64,12 +65,11 @@ const MAX_TOKENS = 16;
 export function graph(options: GraphOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'graph');
   const { clientState, tenant, audience, tolerance } = read;
-  const entra = `https://login.microsoftonline.com/${tenant ?? 'common'}`;
-  const keys =
-    audience && resolveJwtKeys(keysOfSender(read, `${entra}/discovery/v2.0/keys`), 'graph');
+  const { issuers, jwksUri } = entra(tenant ?? 'common');
+  const keys = audience && resolveJwtKeys(keysOfSender(read, jwksUri), 'graph');
   const rules: JwtRules | undefined = keys && {
     keys,
-    issuers: [`${entra}/v2.0`, `https://sts.windows.net/${tenant}/`],
+    issuers,
     audience,
     tolerance,
     claims: {},

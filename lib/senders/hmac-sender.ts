@@ -279,7 +279,7 @@ function createHmacSender(
         holdsFor: (body) => secret.some((key) => holds(write(key, body))),
       });
       return {
-        ...(timestamp !== undefined && { timestamp: claimedTime(time, timestamp.unit) }),
+        timestamp: timestamp && claimedTime(time, timestamp.unit),
         holdsFor: (body) => secret.some((key) => holds(mac(key, text, body))),
         holdsWith: (change, body) =>
           secret.some((key) => {

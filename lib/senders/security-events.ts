@@ -165,7 +165,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     maxBodyBytes: MAX_TOKEN_BYTES,
     keySets: () => keys.keySets(),
     diagnose: (_headers, body) => ({
-      ...(body !== undefined && { token: diagnosedToken(body.toString('latin1'), rules) }),
+      token: body && diagnosedToken(body.toString('latin1'), rules),
     }),
     event: read.event ?? (({ claims }) => shortName(eventIn(claims).uri)),
     answer,

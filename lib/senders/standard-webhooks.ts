@@ -17,6 +17,7 @@ import {
   type WebhookSender,
 } from './sender.js';
 import {
+  claimedTime,
   malformed,
   readTimestamp,
   requireSignatures,
@@ -120,7 +121,7 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
       });
       const others = FAMILIES.flatMap((family) => headers.all(`${family}-id`));
       return {
-        ...(/^\d{1,15}$/.test(time) && { timestamp: Number(time) }),
+        timestamp: claimedTime(time),
         holdsFor: (body) => holdsFor(signedContent(id, time, body)),
         holdsWith: (change, body) =>
           secretBytes(options.secret).some((bytes) =>

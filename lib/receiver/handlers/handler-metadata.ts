@@ -63,8 +63,9 @@ export function addParameter(
   parameter: HandlerParameter,
   pipes: readonly HandlerPipe[],
 ): void {
-  const own: unknown = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  const all = assignMetadata((own ?? {}) as object, PARAMETER_TYPE, index, parameter, ...pipes);
+  const own = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key) as
+    object | undefined;
+  const all = assignMetadata(own ?? {}, PARAMETER_TYPE, index, parameter, ...pipes);
   Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
 }
 
