@@ -56,8 +56,9 @@ export class ReceiverLifecycle
       ...this.routesWithoutReceiver(),
     ];
     if (problems.length > 0) throw new WebhookConfigurationError(problems, { cause: keys.cause });
-    await this.sweepSpools();
-    for (const { notices } of this.receivers.values()) {
+    for (const { spool, notices } of this.receivers.values()) {
+      // Bodies that a crashed process left behind, on systems that cannot unlink an open file.
+      await spool?.sweep();
       for (const notice of notices) this.logger.warn(notice);
     }
   }
@@ -73,11 +74,6 @@ export class ReceiverLifecycle
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
     }
-  }
-
-  /** Removes the bodies that a crashed process left behind, on systems that cannot unlink an open file. */
-  private async sweepSpools(): Promise<void> {
-    for (const { spool } of this.receivers.values()) await spool?.sweep();
   }
 
   /** Before the first request: a receiver without keys would refuse valid ones. */

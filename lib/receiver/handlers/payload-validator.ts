@@ -1,7 +1,6 @@
 import {
   UnprocessableEntityException,
   ValidationPipe,
-  type ArgumentMetadata,
   type Type,
   type ValidationPipeOptions,
 } from '@nestjs/common';
@@ -87,18 +86,9 @@ export class PayloadValidator {
   async validate(data: unknown, metatype: unknown): Promise<unknown> {
     const { options = {} } = this;
     if (options === false || !isClass(metatype)) return data;
-    return this.transform(data, metatype as Type, options);
-  }
-
-  private async transform(
-    data: unknown,
-    metatype: Type,
-    options: ValidationPipeOptions,
-  ): Promise<unknown> {
     if ((await findClassValidator()) === 'missing') return data;
     this.pipe ??= dataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
-    const metadata: ArgumentMetadata = { type: 'body', metatype };
-    return this.pipe.transform(data, metadata) as unknown;
+    return this.pipe.transform(data, { type: 'body', metatype: metatype as Type }) as unknown;
   }
 }
 
