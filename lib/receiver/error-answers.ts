@@ -86,7 +86,7 @@ function answerToFailedHandler(error: unknown): WebhookAnswer {
 
 const FAILED = 'a handler of the event failed';
 
-/** It would tell the sender that the endpoint is gone, and not what a handler looked for. */
+/** To a sender it means that the endpoint is gone, and not what a handler looked for. */
 const GONE = 410;
 
 interface HandlerRefusal {

@@ -47,7 +47,7 @@ export const webhookToken: WebhookScheme = {
  * Accepts tokens, and requests that another sender signs, for a receiver with `issuers` and `sender`.
  *
  * The token is verified first. If its signature does not hold, for example because its key is gone, the sender's signature may
- * still: whoever can make one valid signature could leave the other one out.
+ * still: a sender that can make one valid signature could leave the other one out.
  *
  * @param issuer - the only issuer of the receiver; `undefined` if it may have several, of which the sender could be any
  */
