@@ -31,7 +31,7 @@ export type {
   WebhookInboxPage,
 } from './receiver/inbox/webhook.inbox.js';
 export { WebhookException } from './receiver/error-answers.js';
-export type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
+export type { WebhookReceiverOptions } from './receiver/receiver-options.js';
 export type { WebhookIssuer } from './keys/issuer-list.js';
 
 // Explaining

@@ -4,7 +4,7 @@ import type { WebhookClock } from './clock/webhook-clock.js';
 import type { WebhookEventCatalog } from './events/event-catalog.js';
 import type { WebhookInboxOptions } from './receiver/inbox/inbox-options.js';
 import type { WebhookPublisherOptions } from './publisher/publisher-options.js';
-import type { WebhookReceiverOptions } from './receiver/receiver-options.interface.js';
+import type { WebhookReceiverOptions } from './receiver/receiver-options.js';
 
 /** Options of the module: it receives, publishes, or both. */
 export interface WebhookModuleOptions {

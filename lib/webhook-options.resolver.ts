@@ -19,8 +19,7 @@ import {
   resolvePublisherOptions,
 } from './publisher/publisher-options.js';
 import { INBOX, type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
-import type { ResolvedReceivers } from './receiver/receiver-options.interface.js';
-import { resolveReceivers } from './receiver/receiver-options.resolver.js';
+import { type ResolvedReceivers, resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
 
 const MODULE = object<WebhookModuleOptions>()(
@@ -75,7 +74,7 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   const problems = new Problems();
   const { clock = new SystemClock(), ...read } = MODULE(options, problems, '');
   const { events, inbox, checkStores, shutdownTimeout } = read;
-  const { receivers } = resolveReceivers(read.receiver, clock, events, problems);
+  const receivers = resolveReceivers(read.receiver, { clock, events }, problems);
   const publisher =
     read.publisher === undefined
       ? undefined

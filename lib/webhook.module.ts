@@ -1,4 +1,5 @@
 import {
+  ConfigurableModuleBuilder,
   Injectable,
   Module,
   type DynamicModule,
@@ -11,21 +12,41 @@ import { WebhookClock } from './clock/webhook-clock.js';
 import { WebhookConfigurationError } from './errors/webhook.error.js';
 import { PUBLISHER_OPTIONS } from './publisher/publisher-options.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
+import { noWebhookHttpModule, webhookHttpModule } from './publisher/webhook-http.js';
 import { WebhookPublisher } from './publisher/webhook.publisher.js';
 import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
-import type { WebhookModuleOptions } from './webhook-module-options.interface.js';
+import type {
+  WebhookModuleExtras,
+  WebhookModuleOptions,
+} from './webhook-module-options.interface.js';
 import { configuredStores } from './health/webhook-parts.js';
 import { WebhookStoreCheck } from './health/store-check.js';
 import { requireOptions } from './options/read-options.js';
 import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
-import {
-  ASYNC_OPTIONS_TYPE,
-  ConfigurableModuleClass,
-  MODULE_OPTIONS_TOKEN,
-  OPTIONS_TYPE,
-} from './webhook.module-definition.js';
+
+const DEFAULT_EXTRAS: WebhookModuleExtras = { isGlobal: true, httpModule: undefined };
+
+export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
+  new ConfigurableModuleBuilder<WebhookModuleOptions>({ moduleName: 'Webhook' })
+    .setClassMethodName('forRoot')
+    .setFactoryMethodName('createWebhookOptions')
+    .setExtras(DEFAULT_EXTRAS, (definition, { isGlobal, httpModule }) => ({
+      ...definition,
+      global: isGlobal ?? true,
+      imports: [
+        ...(definition.imports ?? []),
+        mayPublish(definition) ? webhookHttpModule(httpModule) : noWebhookHttpModule(),
+      ],
+    }))
+    .build();
+
+/** The options of `forRootAsync` are not known yet. */
+function mayPublish({ providers = [] }: DynamicModule): boolean {
+  const known = providers.find((provider) => 'useValue' in provider);
+  return known === undefined || (known.useValue as WebhookModuleOptions).publisher !== undefined;
+}
 
 /** Injection token of the resolved options. Nest prints this description if a module imports the class itself. */
 export const RESOLVED_OPTIONS = Symbol(

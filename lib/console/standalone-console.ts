@@ -149,8 +149,7 @@ class StandaloneStores {
             acknowledge: 'queued' as const,
             queue: received,
           })),
-      clock,
-      undefined,
+      { clock },
       problems,
     );
     problems.throwIfAny();
@@ -178,7 +177,7 @@ class StandaloneStores {
       },
       {
         provide: WebhookInbox,
-        useValue: new WebhookInbox(receivers.receivers, new InboxRecorder(inbox)),
+        useValue: new WebhookInbox(receivers, new InboxRecorder(inbox)),
       },
       { provide: WebhookClock, useValue: clock },
       { provide: WebhookDeliveryEvents, useValue: new WebhookDeliveryEvents() },

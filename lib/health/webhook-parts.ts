@@ -10,7 +10,7 @@ import {
 import { ReceiverDrain } from '../receiver/receiver.drain.js';
 import { EventPoller } from '../receiver/event.poller.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-options.js';
-import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
+import type { ResolvedReceivers } from '../receiver/receiver-options.resolver.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
 
 export interface CheckedStore {

@@ -3,8 +3,8 @@ import { ApplicationConfig, MetadataScanner, ModulesContainer } from '@nestjs/co
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { webhookPartsOf } from '../health/webhook-parts.js';
 import { readRoute } from '../receiver/handlers/handler-metadata.js';
-import { mountPaths } from '../receiver/mount/mount-path.js';
-import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
+import { mountPaths } from '../receiver/mount/mounted-paths.js';
+import type { ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
 import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
 import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
 

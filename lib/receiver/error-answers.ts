@@ -15,12 +15,12 @@ export class HandlerFailure {
 /** The errors of several handlers of one event. An AggregateError that a handler throws itself is one error of one handler. */
 export class HandlerErrors extends AggregateError {}
 
-/** What each failed handler of an event threw. */
+/** What each failed handler of an event threw; any other error is one of its own. */
 export function errorsOfHandlers(error: unknown): readonly unknown[] {
-  return error instanceof HandlerErrors ? error.errors : [error];
+  const cause = error instanceof HandlerFailure ? error.cause : error;
+  return cause instanceof HandlerErrors ? cause.errors : [cause];
 }
 
-/** Exceptions of guards that are bound to handlers. */
 const guardRefusals = new WeakSet<HttpException>();
 
 /** Marks an exception as thrown by a guard: its handler did not run, so it did not fail either. */
@@ -47,7 +47,7 @@ export function answerTo(error: unknown, takesTokens = true): WebhookAnswer {
 
 function answerToError(error: unknown): WebhookAnswer {
   if (error instanceof WebhookException) return error.answer;
-  if (error instanceof HandlerFailure) return answerToFailedHandler(error.cause);
+  if (error instanceof HandlerFailure) return answerToFailedHandler(error);
   if (error instanceof HttpException) return answerToForeignRefusal(error);
   if (isWebhookError(error)) {
     const situation = situationOf(error.code);
@@ -68,8 +68,8 @@ function allowOf(error: WebhookError): string | undefined {
   return (error as { methods?: readonly string[] }).methods?.join(', ');
 }
 
-function answerToFailedHandler(cause: unknown): WebhookAnswer {
-  const causes = errorsOfHandlers(cause);
+function answerToFailedHandler(error: unknown): WebhookAnswer {
+  const causes = errorsOfHandlers(error);
   const refusals = causes.map(readRefusal);
   const [first] = refusals;
   // If handlers refused with different statuses, none of them is the answer.
@@ -86,10 +86,9 @@ function answerToFailedHandler(cause: unknown): WebhookAnswer {
 
 const FAILED = 'a handler of the event failed';
 
-/** It would tell the sender that the endpoint is gone, and not what a handler looked for. */
+/** To a sender it means that the endpoint is gone, and not what a handler looked for. */
 const GONE = 410;
 
-/** An HttpException of a handler. */
 interface HandlerRefusal {
   readonly status: number;
   readonly detail: string;

@@ -18,7 +18,7 @@ import { ReceivePipeline } from './receive.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ReceiverShutdown } from './receiver.lifecycle.js';
-import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
+import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
 import { quietly } from './receiver.reporter.js';
 
 /** Milliseconds until the next request after a failure; each wait is twice as long as the one before. */
@@ -29,7 +29,6 @@ const LONGEST_RETRY_AFTER = 3_600_000;
 /** Milliseconds that the last report at shutdown may take. */
 const LAST_REPORT = 5_000;
 
-/** Whether events can be fetched from a sender. */
 export interface PollStatus {
   readonly receiver: string;
   /** Of the sender. */
@@ -78,7 +77,6 @@ export class EventPoller implements OnApplicationBootstrap, OnModuleDestroy {
   }
 }
 
-/** Failures in a row. */
 interface PollOutage {
   /** Epoch milliseconds. */
   readonly since: number;
@@ -162,10 +160,9 @@ class PolledStream {
     // One after the other, in the order of the sender.
     for (const [id, incoming] of events) {
       if (this.isStopped) break;
-      const { status, problem } = await this.take(incoming);
-      const result = this.poll.settle({ status, code: problem?.code, detail: problem?.detail });
-      if (result === undefined) unsettled++;
-      else this.settled.set(id, result);
+      const { own } = await this.take(incoming);
+      if (own === undefined) unsettled++;
+      else this.settled.set(id, own);
     }
     return unsettled;
   }
@@ -193,7 +190,6 @@ class PolledStream {
     }
   }
 
-  /** @returns the milliseconds to wait */
   private failed(error: unknown): number {
     const { message, cause, retryAfter } = error as Partial<Error> & { retryAfter?: string };
     const { name, clock } = this.receiver;

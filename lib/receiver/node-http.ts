@@ -15,7 +15,6 @@ export function nodeRequest<T extends RequestHead>(request: T | { readonly raw: 
   return 'raw' in request ? request.raw : request;
 }
 
-/** Node's response behind an adapter's. */
 export function nodeResponse(response: ServerResponse | { raw: ServerResponse }): ServerResponse {
   return 'raw' in response ? response.raw : response;
 }

@@ -6,7 +6,7 @@ import {
   refuse,
   type WebhookAnswer,
 } from '../request/webhook-answers.js';
-import type { IncomingWebhook, VerifiedBatch, WebhookScheme } from '../request/webhook-scheme.js';
+import type { IncomingWebhook, SenderAnswer, VerifiedBatch } from '../request/webhook-scheme.js';
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
@@ -14,7 +14,7 @@ import { fromNodeRequest, type RequestHead, sendAnswer } from './node-http.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
+import type { ResolvedReceiver } from './receiver-options.resolver.js';
 import { ReceiverReporter, type AnsweredRequest } from './receiver.reporter.js';
 import { reserveEvent, WebhookReception } from './reception.js';
 import { EventInternals, WebhookEvent } from './webhook-event.js';
@@ -22,10 +22,16 @@ import { EventInternals, WebhookEvent } from './webhook-event.js';
 /** How a request was received; the caller adds the request. */
 type Received = Omit<AnsweredRequest, 'request'>;
 
+/** The answer to a request. */
+interface ReceivedAnswer {
+  readonly answer: WebhookAnswer;
+  /** In the form that the sender's standard names, if it names one. */
+  readonly own: SenderAnswer | undefined;
+}
+
 /** What a scheme has verified: an event, or why an item of a request is none. */
 type Verified = VerifiedBatch['batch'][number];
 
-/** A request at a receiver. */
 interface Arrival {
   readonly incoming: IncomingWebhook;
   readonly receiver: ResolvedReceiver;
@@ -61,9 +67,8 @@ export class ReceivePipeline {
         request,
         request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
       );
-      const answer = await this.answerOf(incoming, request, receiver);
-      const formed = inFormOf(receiver.scheme, answer, incoming);
-      sendAnswer(request, response, formed, { close: this.drain.closing });
+      const answer = formed(await this.answerOf(incoming, request, receiver));
+      sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {
       // A bug: the sender is still answered, and the process does not crash.
       this.reporter.unanswerable(error);
@@ -78,16 +83,20 @@ export class ReceivePipeline {
     incoming: IncomingWebhook,
     request: RequestHead,
     receiver: ResolvedReceiver,
-  ): Promise<WebhookAnswer> {
+  ): Promise<ReceivedAnswer> {
     const arrivedAt = receiving.now();
     const received = await this.receive({ incoming, receiver, arrivedAt });
-    for (const one of received) {
+    const answers = received.map((one): ReceivedAnswer => {
+      const { answer } = one;
+      const { status, problem } = answer;
+      const facts = { status, code: problem?.code, detail: problem?.detail };
+      const own = receiver.scheme.answer?.(facts, incoming);
       // The sender sees the status of its own form.
-      const { status } = inFormOf(receiver.scheme, one.answer, incoming);
-      const answer = { ...one.answer, status };
-      this.reporter.report({ request, receiver, arrivedAt, ...one, answer });
-    }
-    return worstOf(received.map((one) => one.answer));
+      const seen = { ...answer, status: own?.status ?? status };
+      this.reporter.report({ request, receiver, arrivedAt, ...one, answer: seen });
+      return { answer, own };
+    });
+    return worstOf(answers);
   }
 
   /** Receives each event of a request. Never rejects. */
@@ -190,7 +199,7 @@ export class ReceivePipeline {
     { events, queued, unhandledEvent, clock }: ResolvedReceiver,
   ): Promise<WebhookAnswer> {
     const { event } = reception;
-    if (events !== undefined) await requireDefinedData(event, events);
+    await requireDefinedData(event, events);
     if (handlers.length > 0) {
       if (queued !== undefined) {
         await enqueueEvent(reception, queued, clock);
@@ -209,16 +218,10 @@ export class ReceivePipeline {
   }
 }
 
-/** Puts an answer into the form that the sender's standard names, if it names one. */
-function inFormOf(
-  scheme: WebhookScheme,
-  answer: WebhookAnswer,
-  incoming: IncomingWebhook,
-): WebhookAnswer {
-  const { situation, status, headers, problem } = answer;
-  const facts = { status, code: problem?.code, detail: problem?.detail };
-  const own = scheme.answer?.(facts, incoming);
+/** An answer in the form that the sender's standard names, if it names one. */
+function formed({ answer, own }: ReceivedAnswer): WebhookAnswer {
   if (own === undefined) return answer;
+  const { situation, headers } = answer;
   return { situation, status: own.status, headers: { ...headers, ...own.headers }, json: own.body };
 }
 
@@ -226,8 +229,8 @@ function inFormOf(
  * The answer to a request with several events: the one with the highest status, so that a sender repeats the request if one event
  * failed. Of events that were handled before, only if all were.
  */
-function worstOf(answers: readonly WebhookAnswer[]): WebhookAnswer {
-  const rank = ({ situation, status }: WebhookAnswer): number =>
+function worstOf(answers: readonly ReceivedAnswer[]): ReceivedAnswer {
+  const rank = ({ answer: { situation, status } }: ReceivedAnswer): number =>
     situation === 'duplicate' ? 0 : status;
   return answers.reduce((worst, one) => (rank(one) > rank(worst) ? one : worst));
 }

@@ -72,7 +72,6 @@ export interface ReceiverIssuers extends IssuerRules {
    * @throws {@link WebhookConfigurationError} with every problem; paths are relative to the receiver
    */
   start(): Promise<void>;
-  /** The key sets that are fetched. */
   keySets(): readonly KeySetStatus[];
 }
 
@@ -105,7 +104,6 @@ export function listedIssuers(
   };
 }
 
-/** Issuers from a provider, which may change. */
 export function providedIssuers(
   provider: KeyProvider<readonly WebhookIssuer[]>,
   durations: { readonly ttl: number; readonly maxStale: number },

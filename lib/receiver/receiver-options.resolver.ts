@@ -14,20 +14,14 @@ import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { LeaseKeeper } from '../replay/lease-keeper.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
 import { BodySpool } from '../request/body-spool.js';
-import { webhookToken } from '../request/open-request.js';
-import { tokenOrSender } from '../request/token-or-sender.js';
+import { tokenOrSender, webhookToken } from '../request/open-request.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
 import type { KeySource } from '../token/keys/token-keys.js';
 import type { TokenVerifier } from '../token/token-verifier.js';
 import { resolveVerifier } from '../token/verifier-options.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
-import type {
-  ResolvedReceiver,
-  ResolvedReceivers,
-  WebhookReceiverOptions,
-} from './receiver-options.interface.js';
-import { RECEIVER } from './receiver-options.rules.js';
+import { RECEIVER, type WebhookReceiverOptions } from './receiver-options.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
 
 /** Members that a token's claims may have besides those of the data. */
@@ -56,29 +50,32 @@ export interface QueuedEvents {
   readonly retry: RetrySchedule;
 }
 
+/** A receiver, with its options checked and its keys parsed. Durations are milliseconds. */
+export type ResolvedReceiver = Readonly<NonNullable<ReturnType<typeof resolveReceiver>>>;
+
+export type ResolvedReceivers = ReadonlyMap<string, ResolvedReceiver>;
+
 interface ReceiverContext {
   readonly clock: WebhookClock;
   /** Absent if the application has defined no events. */
-  readonly events: WebhookEventCatalog | undefined;
+  readonly events?: WebhookEventCatalog | undefined;
 }
 
 /**
  * Checks the receivers' options and applies the defaults.
  *
  * @param options - of the module: none, one, or a list of named ones
- * @param events - the events that the application has defined
  * @param problems - to which those of the receivers are added; with one of them, the receivers are incomplete
  */
 export function resolveReceivers(
   options: WebhookReceiverOptions | readonly WebhookReceiverOptions[] | undefined,
-  clock: WebhookClock,
-  events?: WebhookEventCatalog,
-  problems = new Problems(),
-): { readonly receivers: ResolvedReceivers; readonly problems: Problems['all'] } {
+  context: ReceiverContext,
+  problems: Problems,
+): ResolvedReceivers {
   const receivers = new Map<string, ResolvedReceiver>();
   const mounted = new Map<string, string>();
   const add = (given: unknown, at: Problems): void => {
-    const receiver = resolveReceiver(given, { clock, events }, at);
+    const receiver = resolveReceiver(given, context, at);
     if (receiver === undefined) return;
     const { name, path } = receiver;
     const other = path === undefined ? undefined : mounted.get(path);
@@ -99,10 +96,10 @@ export function resolveReceivers(
   } else if (options !== undefined) {
     add(options, problems.below('receiver'));
   }
-  return { receivers, problems: problems.all };
+  return receivers;
 }
 
-export function resolveReceiver(given: unknown, { clock, events }: ReceiverContext, at: Problems) {
+function resolveReceiver(given: unknown, { clock, events }: ReceiverContext, at: Problems) {
   const options: Read<typeof RECEIVER> | undefined = RECEIVER(given, at, '');
   if (options === undefined) return undefined;
   const issuers = resolveIssuers(options, clock, at);
@@ -238,22 +235,24 @@ function notices(
   return lines;
 }
 
-/**
- * Finds a receiver by its name.
- *
- * @param name - default: the only receiver, or the one named `'default'`
- * @throws {@link WebhookConfigurationError}
- */
+/** @param name - default: the only receiver, or the one named `'default'` */
+export function receiverNamed(
+  receivers: ResolvedReceivers,
+  name: string | undefined,
+): ResolvedReceiver | undefined {
+  if (name !== undefined) return receivers.get(name);
+  return receivers.size === 1 ? [...receivers.values()][0] : receivers.get(DEFAULT_RECEIVER);
+}
+
+/** @throws {@link WebhookConfigurationError} if there is no such receiver */
 export function findReceiver(receivers: ResolvedReceivers, name?: string): ResolvedReceiver {
-  const sole = receivers.size === 1 ? receivers.values().next().value : undefined;
-  const found =
-    name === undefined ? (sole ?? receivers.get(DEFAULT_RECEIVER)) : receivers.get(name);
+  const found = receiverNamed(receivers, name);
   if (found !== undefined) return found;
+  const message = unknownReceiver(receivers, name);
+  throw new WebhookConfigurationError([{ path: 'receiver', message }]);
+}
+
+export function unknownReceiver(receivers: ResolvedReceivers, name = DEFAULT_RECEIVER): string {
   const known = [...receivers.keys()].map((one) => `"${one}"`).join(', ') || 'none';
-  throw new WebhookConfigurationError([
-    {
-      path: 'receiver',
-      message: `receiver "${name ?? DEFAULT_RECEIVER}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`,
-    },
-  ]);
+  return `receiver "${name}" is not configured (configured: ${known}); use one of them, or add it to WebhookModule.forRoot`;
 }

@@ -10,7 +10,6 @@ export class ReceiverDrain {
   private closed = false;
   private onIdle: (() => void) | undefined;
 
-  /** Whether new requests are refused. */
   get closing(): boolean {
     return this.closed;
   }
@@ -24,18 +23,14 @@ export class ReceiverDrain {
     if (this.inFlight === 0) this.onIdle?.();
   }
 
-  /**
-   * Refuses new requests and waits for the running ones.
-   *
-   * @param deadline - settles when waiting ends; the signal of requests that still run is then aborted
-   * @returns how many requests were still running
-   */
-  async close(deadline: Promise<void>): Promise<number> {
+  /** Refuses new requests and waits for the running ones. */
+  async close(): Promise<void> {
     this.closed = true;
-    if (this.inFlight > 0) {
-      const idle = new Promise<void>((resolve) => (this.onIdle = resolve));
-      await Promise.race([idle, deadline]);
-    }
+    if (this.inFlight > 0) await new Promise<void>((resolve) => (this.onIdle = resolve));
+  }
+
+  /** Aborts the requests that are still running, and returns how many there are. */
+  abortRest(): number {
     if (this.inFlight > 0) this.abort.abort();
     return this.inFlight;
   }

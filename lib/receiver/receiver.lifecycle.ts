@@ -9,12 +9,16 @@ import {
 } from '@nestjs/common';
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
-import type { WebhookClock } from '../clock/webhook-clock.js';
-import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
+import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import {
+  receiverNamed,
+  type ResolvedReceiver,
+  type ResolvedReceivers,
+  unknownReceiver,
+} from './receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
-import { findReceiver } from './receiver-options.resolver.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 
@@ -50,8 +54,9 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
       ...this.routesWithoutReceiver(),
     ];
     if (problems.length > 0) throw new WebhookConfigurationError(problems, { cause: keys.cause });
-    await this.sweepSpools();
-    for (const { notices } of this.receivers.values()) {
+    for (const { spool, notices } of this.receivers.values()) {
+      // Bodies that a crashed process left behind, on systems that cannot unlink an open file.
+      await spool?.sweep();
       for (const notice of notices) this.logger.warn(notice);
     }
   }
@@ -63,20 +68,11 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
   /** In the first hook of a shutdown: the publisher stops in a later one, and running handlers may publish until they end. */
   async onModuleDestroy(): Promise<void> {
     const { clock, timeout } = this.shutdown;
-    let cancel = (): void => undefined;
-    const deadline = new Promise<void>((resolve) => {
-      cancel = clock.wakeAt(clock.now() + timeout, resolve);
-    });
-    const left = await this.drain.close(deadline);
-    cancel();
+    await waitUntil(clock, clock.now() + timeout, this.drain.close());
+    const left = this.drain.abortRest();
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);
     }
-  }
-
-  /** Removes the bodies that a crashed process left behind, on systems that cannot unlink an open file. */
-  private async sweepSpools(): Promise<void> {
-    for (const { spool } of this.receivers.values()) await spool?.sweep();
   }
 
   /** Before the first request: a receiver without keys would refuse valid ones. */
@@ -138,15 +134,15 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
   private routesWithoutReceiver(): ConfigurationProblem[] {
     const modules = this.webhookModules().map(({ instance }) => instance as ResolvedReceivers);
     const isFound = (name: string | undefined): boolean =>
-      modules.some((receivers) => tryFind(receivers, name) === undefined);
+      modules.some((receivers) => receiverNamed(receivers, name) !== undefined);
     return this.discovery.getControllers().flatMap(({ name, metatype }) => {
       if (typeof metatype !== 'function') return [];
       const prototype = metatype.prototype as Record<string, unknown>;
       return this.scanner.getAllMethodNames(prototype).flatMap((key) => {
         const route = readRoute(prototype[key] as object);
         if (route === undefined || isFound(route.receiver)) return [];
-        const message = tryFind(this.receivers, route.receiver);
-        return message === undefined ? [] : [{ path: `${String(name)}.${key}`, message }];
+        const message = unknownReceiver(this.receivers, route.receiver);
+        return [{ path: `${String(name)}.${key}`, message }];
       });
     });
   }
@@ -155,21 +151,10 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
     return this.discovery.getProviders().filter(({ token }) => token === WEBHOOK_RECEIVERS);
   }
 
-  /** The receivers of every webhook module in the application. */
   private allReceivers(): ResolvedReceiver[] {
     return this.webhookModules().flatMap(({ instance }) => [
       ...((instance as ResolvedReceivers | undefined)?.values() ?? []),
     ]);
-  }
-}
-
-/** @returns why there is no such receiver; `undefined` if there is one */
-function tryFind(receivers: ResolvedReceivers, name: string | undefined): string | undefined {
-  try {
-    findReceiver(receivers, name);
-    return undefined;
-  } catch (error) {
-    return (error as WebhookConfigurationError).problems[0]!.message;
   }
 }
 

@@ -26,8 +26,7 @@ export class EventInternals {
   /** Set for an event from a queue that was recorded in an observed request. */
   queued: QueuedTrace | undefined;
 
-  /** @param validator - absent if the data is not validated */
-  constructor(readonly validator?: PayloadValidator) {}
+  constructor(readonly validator: PayloadValidator) {}
 }
 
 interface WebhookEventParts extends Omit<VerifiedRequest, 'digest'> {
@@ -35,8 +34,7 @@ interface WebhookEventParts extends Omit<VerifiedRequest, 'digest'> {
   readonly run?: number | undefined;
   readonly receiver: string;
   readonly signal: AbortSignal;
-  /** Default: the data is not validated, and the event cannot be committed. */
-  readonly internals?: EventInternals;
+  readonly internals: EventInternals;
 }
 
 export let internalsOf: (event: WebhookEvent) => EventInternals;
@@ -124,7 +122,7 @@ export class WebhookEvent<Pattern extends string = string> {
     this.run = parts.run ?? 1;
     this.claims = claims;
     this.signal = parts.signal;
-    this.#internals = parts.internals ?? new EventInternals();
+    this.#internals = parts.internals;
     this.#body = parts.body;
     this.#data = parts.data;
     this.#isUnread = parts.isSpooled;

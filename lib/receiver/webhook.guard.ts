@@ -18,7 +18,7 @@ import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
 import { WebhookMount } from './mount/webhook.mount.js';
 import { receiving } from './receiver.channels.js';
-import type { ResolvedReceiver } from './receiver-options.interface.js';
+import type { ResolvedReceiver } from './receiver-options.resolver.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceivePipeline } from './receive.js';
@@ -68,7 +68,7 @@ export class WebhookGuard implements CanActivate {
       ({ event } = reception);
       if (reception.duplicate) throw new WebhookException(acknowledge('duplicate'));
       try {
-        if (receiver.events !== undefined) await requireDefinedData(event, receiver.events);
+        await requireDefinedData(event, receiver.events);
         // The sender disconnected, or was answered, while the event was verified: its handler must not start.
         if (nodeResponse(response).destroyed || watched.isOver) {
           throw new WebhookException(refuse('payload_incomplete'));
@@ -155,7 +155,6 @@ export class WebhookGuard implements CanActivate {
   }
 }
 
-/** A request that is being answered. */
 interface WatchedAnswer {
   reception: WebhookReception | undefined;
   /** Whether it was answered, or its connection closed. */

@@ -4,9 +4,12 @@ import { constraintsOf } from '../events/event-catalog.js';
 import { explainRequest } from '../explain/explain-request.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import { fromRequestLike, type WebhookRequestLike } from '../request/request-like.js';
-import { findReceiver } from './receiver-options.resolver.js';
+import {
+  findReceiver,
+  type ResolvedReceiver,
+  type ResolvedReceivers,
+} from './receiver-options.resolver.js';
 import { definedDataIssues } from './handlers/payload-validator.js';
-import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.interface.js';
 import { WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceivePipeline } from './receive.js';
@@ -90,7 +93,7 @@ export class WebhookVerifier {
 
 /** @throws {@link WebhookPayloadError} `invalid_payload` */
 async function requireDefined(event: WebhookEvent, { events }: ResolvedReceiver): Promise<void> {
-  const issues = events === undefined ? [] : await definedDataIssues(event, events);
+  const issues = await definedDataIssues(event, events);
   if (issues.length === 0) return;
   throw new WebhookPayloadError(
     'invalid_payload',

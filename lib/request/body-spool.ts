@@ -298,7 +298,6 @@ export class SpooledBody implements RequestBody {
   }
 }
 
-/** Whether a stream has a consumer. */
 function isRead(stream: Readable): boolean {
   return (
     stream.readableFlowing === true ||
@@ -317,7 +316,6 @@ function truncated(): Error {
   return new Error('The file of the webhook body was truncated.');
 }
 
-/** The chunks without their first bytes. */
 function skip(chunks: readonly Buffer[], count: number): readonly Buffer[] {
   let left = count;
   let index = 0;

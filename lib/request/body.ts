@@ -67,12 +67,12 @@ interface ReadOptions {
  *   `payload_too_large` or `unsupported_encoding`
  */
 export function checkDeclaredBody(
-  { headers, body }: IncomingWebhook,
+  incoming: IncomingWebhook,
   rule: PayloadRule,
   maxBodyBytes: number,
 ): void {
-  const available = body.kind === 'bytes' ? body.bytes.length : 0;
-  const declared = Number(headers.get('content-length') ?? available);
+  const { headers } = incoming;
+  const declared = declaredLength(incoming);
   if (declared > maxBodyBytes) throw tooLarge(maxBodyBytes);
   // If the token names the size, a body without a declared size (chunked) is refused too.
   if (rule.kind === 'digest' && rule.size !== undefined && rule.size !== declared) {
@@ -119,10 +119,13 @@ export function checkContentType({ headers }: IncomingWebhook, accepted: readonl
 }
 
 /** Whether a request declares a body. One over HTTP/2, or one that is a stream of the application, may have a body without that. */
-export function declaresBody({ headers, body }: IncomingWebhook): boolean {
-  if (headers.get('transfer-encoding') !== undefined) return true;
+export function declaresBody(incoming: IncomingWebhook): boolean {
+  return incoming.headers.get('transfer-encoding') !== undefined || declaredLength(incoming) > 0;
+}
+
+function declaredLength({ headers, body }: IncomingWebhook): number {
   const atHand = body.kind === 'bytes' ? body.bytes.length : 0;
-  return Number(headers.get('content-length') ?? atHand) > 0;
+  return Number(headers.get('content-length') ?? atHand);
 }
 
 /**
@@ -204,7 +207,6 @@ function ignore(): void {}
 /** Collects the chunks of a body and checks each one against the rule and the limits. */
 class BodyCollector {
   private chunks: Buffer[] = [];
-  /** Bytes in `chunks`. */
   private buffered = 0;
   private length = 0;
   private file: SpooledBody | undefined;
@@ -235,7 +237,6 @@ class BodyCollector {
     return this.isLarge && this.buffered >= this.options.spool!.writeAt;
   }
 
-  /** Writes the buffered chunks to the body's file. */
   write(): Promise<void> {
     this.writing ??= this.writeAll().finally(() => (this.writing = undefined));
     return this.writing;

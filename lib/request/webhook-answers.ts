@@ -1,7 +1,7 @@
 import type { SenderChallenge } from './webhook-scheme.js';
 
 /** The `WWW-Authenticate` challenge of a 4xx, see RFC 6750, section 3. */
-export type BearerChallenge = 'plain' | 'invalid_request' | 'invalid_token' | 'insufficient_scope';
+type BearerChallenge = 'plain' | 'invalid_request' | 'invalid_token' | 'insufficient_scope';
 
 /** One row: the receiver's answer in a situation. */
 export interface WebhookAnswerRow {
@@ -290,17 +290,16 @@ export interface WebhookAnswer {
 }
 
 /** The content of an answer, which an answer to HEAD does not have. */
-export function contentOf({ problem, json, text }: WebhookAnswer): AnswerContent | undefined {
+export function contentOf({
+  problem,
+  json,
+  text,
+}: WebhookAnswer): { readonly type: string; readonly body: string } | undefined {
   if (problem !== undefined) {
     return { type: 'application/problem+json', body: JSON.stringify(problem) };
   }
   if (json !== undefined) return { type: 'application/json', body: JSON.stringify(json) };
   return text === undefined ? undefined : { type: 'text/plain', body: text };
-}
-
-interface AnswerContent {
-  readonly type: string;
-  readonly body: string;
 }
 
 const REALM = 'Bearer realm="webhooks"';

@@ -117,17 +117,10 @@ export interface EventPoll {
   readonly timeout: number;
 
   /**
-   * The outcome of an event, as it is reported to the sender.
+   * Reports settled events, and asks for more. An event for which {@link WebhookScheme.answer} has no answer stays with the sender, which
+   * returns it again.
    *
-   * @param given - as for {@link WebhookScheme.answer}
-   * @returns `undefined` if the event stays with the sender, which returns it again
-   */
-  settle(given: AnswerFacts): SenderAnswer | undefined;
-
-  /**
-   * Reports settled events, and asks for more.
-   *
-   * @param settled - by the id that the sender gave the event
+   * @param settled - answers by the id that the sender gave the event
    * @param options.last - only reports
    * @throws an error whose message may be logged; it may have `retryAfter`, the header of the answer, and a cause
    */
@@ -137,7 +130,6 @@ export interface EventPoll {
   ): Promise<FetchedEvents>;
 }
 
-/** What a sender returned. */
 export interface FetchedEvents {
   /** By id. */
   readonly events: ReadonlyMap<string, IncomingWebhook>;
@@ -171,7 +163,6 @@ export interface SenderDiagnosis {
   readonly token?: TokenDiagnosis | undefined;
 }
 
-/** Another way to sign. */
 export interface SignatureVariant {
   readonly code: 'signature_encoding' | 'signature_algorithm' | 'signed_content';
   /** Completes "the signature is valid if …". */

@@ -177,43 +177,39 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
   const { tenant, audience, tolerance, claims } = read;
   const own = ({ data }: SenderMessage): string | undefined =>
     stringAt(data, 'eventType') ?? stringAt(data, 'type');
-  return createJwtSender(
-    resolveJwtKeys(
-      keysOfSender(read, `https://login.microsoftonline.com/${tenant}/discovery/v2.0/keys`),
-      'eventGrid',
-    ),
-    {
-      name: 'event-grid',
-      rules: {
-        issuers: [
-          `https://login.microsoftonline.com/${tenant}/v2.0`,
-          `https://sts.windows.net/${tenant}/`,
-        ],
-        audience,
-        tolerance,
-        claims: claimRules(claims),
-      },
-      event: read.event ?? own,
-      split: ({ data }) => (Array.isArray(data) ? data : undefined),
-      id: ({ data }) =>
-        idOfSource(stringAt(data, 'topic') ?? stringAt(data, 'source'), stringAt(data, 'id')),
-      challenge({ headers, data }) {
-        if (headers.get('aeg-event-type') !== 'SubscriptionValidation') return undefined;
-        const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
-        return code === undefined
-          ? undefined
-          : { challengeAnswer: { validationResponse: code.slice(0, MAX_CHALLENGE) } };
-      },
-      preflight: {
-        methods: ['OPTIONS'],
-        answer: ({ headers }) => allowOrigin(headers),
-      },
-      compose: ({ event: eventType, data, id, now }) => ({
-        headers: { 'aeg-event-type': 'Notification' },
-        data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...testMembers(data) }],
-      }),
+  const { issuers, jwksUri } = entra(tenant);
+  return createJwtSender(resolveJwtKeys(keysOfSender(read, jwksUri), 'eventGrid'), {
+    name: 'event-grid',
+    rules: { issuers, audience, tolerance, claims: claimRules(claims) },
+    event: read.event ?? own,
+    split: ({ data }) => (Array.isArray(data) ? data : undefined),
+    id: ({ data }) =>
+      idOfSource(stringAt(data, 'topic') ?? stringAt(data, 'source'), stringAt(data, 'id')),
+    challenge({ headers, data }) {
+      if (headers.get('aeg-event-type') !== 'SubscriptionValidation') return undefined;
+      const code = stringAt(Array.isArray(data) ? data[0] : data, 'data', 'validationCode');
+      return code === undefined
+        ? undefined
+        : { challengeAnswer: { validationResponse: code.slice(0, MAX_CHALLENGE) } };
     },
-  );
+    preflight: {
+      methods: ['OPTIONS'],
+      answer: ({ headers }) => allowOrigin(headers),
+    },
+    compose: ({ event: eventType, data, id, now }) => ({
+      headers: { 'aeg-event-type': 'Notification' },
+      data: [{ id, eventType, eventTime: new Date(now).toISOString(), ...testMembers(data) }],
+    }),
+  });
+}
+
+/** Where the keys of an Entra tenant are, and the `iss` of its tokens, in version 2 and 1. */
+export function entra(tenant: string): { readonly jwksUri: string; readonly issuers: string[] } {
+  const authority = `https://login.microsoftonline.com/${tenant}`;
+  return {
+    jwksUri: `${authority}/discovery/v2.0/keys`,
+    issuers: [`${authority}/v2.0`, `https://sts.windows.net/${tenant}/`],
+  };
 }
 
 /**

@@ -87,7 +87,6 @@ export function customSender(options: CustomSenderOptions): WebhookSender {
     ...declaredParts(form),
     present: [],
     hasCredentials: () => true,
-    claim: () => ({}),
     read: (headers) => ({
       async holdFor(body, { target }): Promise<boolean | Proof> {
         try {

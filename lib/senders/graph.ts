@@ -1,21 +1,22 @@
-import { hash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { WebhookSignatureError, WebhookTokenError } from '../errors/webhook.error.js';
-import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { object, optional, required, text } from '../options/rules.js';
 import { parseJsonPayload } from '../token/payload.js';
-import { isObject } from '../token/json.js';
+import { invalidClaim } from '../token/validate-claims.js';
+import { entra } from './cloud-presets.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import { JWT_SENDER } from './jwt-sender.js';
 import { NAMES, SECRETS } from './option-rules.js';
 import {
+  composeTest,
   createSender,
   type SenderMessage,
   type SenderOptions,
   type WebhookSender,
 } from './sender.js';
-import { members, stringAt, testMembers } from './signature-header.js';
+import { isConfigured, members, stringAt, testMembers } from './signature-header.js';
 
 export interface GraphOptions extends Omit<JwtKeyOptions, 'secret' | 'signingKey'>, SenderOptions {
   /** The `clientState` of the subscriptions, or several. */
@@ -48,7 +49,6 @@ const OPTIONS = object<GraphOptions>()(
 
 /** The application that signs the tokens of notifications. */
 const PUBLISHER = '0bf30f3b-4a52-48df-9a82-234910c4a086';
-/** Each token of a request is verified. */
 const MAX_TOKENS = 16;
 
 /**
@@ -65,13 +65,11 @@ const MAX_TOKENS = 16;
 export function graph(options: GraphOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'graph');
   const { clientState, tenant, audience, tolerance } = read;
-  const states = clientState.map(digestOf);
-  const entra = `https://login.microsoftonline.com/${tenant ?? 'common'}`;
-  const keys =
-    audience && resolveJwtKeys(keysOfSender(read, `${entra}/discovery/v2.0/keys`), 'graph');
+  const { issuers, jwksUri } = entra(tenant ?? 'common');
+  const keys = audience && resolveJwtKeys(keysOfSender(read, jwksUri), 'graph');
   const rules: JwtRules | undefined = keys && {
     keys,
-    issuers: [`${entra}/v2.0`, `https://sts.windows.net/${tenant}/`],
+    issuers,
     audience,
     tolerance,
     claims: {},
@@ -81,8 +79,7 @@ export function graph(options: GraphOptions): WebhookSender {
     present: [],
     tolerance,
     bodyVerified: false,
-    claim: () => ({}),
-    ...(keys && { keySets: () => keys.keySets() }),
+    keySets: keys && (() => keys.keySets()),
     event: read.event ?? nameOfItem,
     split: ({ data }) => itemsOf(data),
     id: ({ data }) => stringAt(data, 'id') ?? randomUUID(),
@@ -106,10 +103,9 @@ export function graph(options: GraphOptions): WebhookSender {
       async holdFor(body, { now, maxJsonMembers }) {
         const content = readContent(body, maxJsonMembers);
         const items = itemsOf(content);
-        const isKnown = items.map((item) => {
-          const given = digestOf(stringAt(item, 'clientState') ?? '');
-          return states.map((one) => isSame(one, given)).includes(true);
-        });
+        const isKnown = items.map((item) =>
+          isConfigured(stringAt(item, 'clientState') ?? '', clientState),
+        );
         if (isKnown.length === 0 || isKnown.includes(false)) {
           throw new WebhookSignatureError(
             'invalid_signature',
@@ -120,23 +116,17 @@ export function graph(options: GraphOptions): WebhookSender {
         return { content };
       },
     }),
-    sign({ event, data, id }) {
-      const item = { id, ...named(event), ...testMembers(data), clientState: clientState[0]! };
-      return {
-        headers: { 'content-type': 'application/json' },
-        body: Buffer.from(JSON.stringify({ value: [item] })),
-      };
-    },
+    sign: (message) =>
+      composeTest(message, ({ event, data, id }) => ({
+        data: {
+          value: [{ id, ...named(event), ...testMembers(data), clientState: clientState[0] }],
+        },
+      })),
   });
 }
 
-/** Of one length, so that any two values can be compared. */
-function digestOf(value: string): string {
-  return hash('sha256', value);
-}
-
 function itemsOf(data: unknown): readonly unknown[] {
-  const value: unknown = isObject(data) ? data['value'] : undefined;
+  const { value } = members(data);
   return Array.isArray(value) ? value : [];
 }
 
@@ -172,9 +162,7 @@ async function verifyTokens(
     // Version 2 of the token names it in `azp`, version 1 in `appid`.
     const claim = claims['azp'] === undefined ? 'appid' : 'azp';
     if (claims[claim] !== PUBLISHER) {
-      throw new WebhookTokenError('invalid_claim', `${claim} is not that of Microsoft Graph`, {
-        claim,
-      });
+      throw invalidClaim(claim, `${claim} is not that of Microsoft Graph`);
     }
   }
 }

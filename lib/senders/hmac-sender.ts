@@ -16,6 +16,7 @@ import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme
 import { HEADER_NAME, HEADER_NAMES, KEYS, SECRETS } from './option-rules.js';
 import {
   type ComposeTest,
+  composeTest,
   createSender,
   type Credentials,
   DECLARED,
@@ -24,7 +25,6 @@ import {
   SENDER,
   type SenderOptions,
   type SenderParts,
-  type SignedTestMessage,
   type WebhookSender,
 } from './sender.js';
 import {
@@ -104,8 +104,7 @@ export interface HmacPreset
   readonly compose?: ComposeTest;
 }
 
-export const PRESET = { ...SENDER, secret: required(SECRETS) };
-const PRESET_OPTIONS = object<SecretOptions>()(PRESET);
+const PRESET_OPTIONS = object<SecretOptions>()({ ...SENDER, secret: required(SECRETS) });
 
 const UNIT = optional(oneOf('s', 'ms', 'iso'));
 const TIMESTAMP: Rule<HmacTimestamp> = either(
@@ -190,15 +189,15 @@ export function hmacSender(options: HmacSenderOptions): WebhookSender {
 /**
  * A sender with a fixed form.
  *
- * @param path - the function's name, for messages
+ * @param path - the function's name, for messages, and the sender's name by default
  */
 export function hmacPreset(
-  preset: HmacPreset,
-  options: SecretOptions,
   path: string,
+  options: SecretOptions,
+  preset: Omit<HmacPreset, 'name'> & Partial<Pick<HmacPreset, 'name'>>,
 ): WebhookSender {
   const { event = preset.event, ...read } = readOptions(PRESET_OPTIONS, options, path);
-  return createHmacSender({ ...preset, event }, read);
+  return createHmacSender({ name: path, ...preset, event }, read);
 }
 
 function createHmacSender(
@@ -280,7 +279,7 @@ function createHmacSender(
         holdsFor: (body) => secret.some((key) => holds(write(key, body))),
       });
       return {
-        ...(timestamp !== undefined && { timestamp: claimedTime(time, timestamp.unit) }),
+        timestamp: timestamp && claimedTime(time, timestamp.unit),
         holdsFor: (body) => secret.some((key) => holds(mac(key, text, body))),
         holdsWith: (change, body) =>
           secret.some((key) => {
@@ -312,31 +311,20 @@ function createHmacSender(
       };
     },
     sign(message) {
-      const { headers = {}, data } = compose?.(message) ?? { data: message.data };
-      const body = Buffer.from(
-        JSON.stringify(data ?? null) + (preset.id ? '' : markOf(message.id)),
-      );
+      const { headers, body: json } = composeTest(message, compose);
+      const body = preset.id ? json : Buffer.concat([json, Buffer.from(markOf(message.id))]);
       const time = timestamp === undefined ? '' : writeTimestamp(message.now, timestamp.unit);
       const values = new Map(signedHeaders.map((name) => [name, headers[name] ?? message.id]));
       const signatures = secret.map((key) => `${prefix}${mac(key, { time, values }, body)}`);
-      const all = { ...headers, ...Object.fromEntries(values) };
-      return withSignature({ headers: all, body }, signatures, time);
+      // A header with one part cannot have the signatures of several secrets.
+      const parts = separator === undefined ? signatures.slice(0, 1) : signatures;
+      Object.assign(headers, Object.fromEntries(values));
+      if (timestamp !== undefined && 'header' in timestamp) headers[timestamp.header] = time;
+      if (timestamp !== undefined && 'prefix' in timestamp) parts.unshift(timestamp.prefix + time);
+      headers[signature.header] = parts.join(separator);
+      return { headers, body };
     },
   });
-
-  function withSignature(
-    { headers, body }: SignedTestMessage,
-    signatures: readonly string[],
-    time: string,
-  ): SignedTestMessage {
-    // A header with one part cannot have the signatures of several secrets.
-    const parts = separator === undefined ? signatures.slice(0, 1) : [...signatures];
-    if (timestamp !== undefined && 'header' in timestamp) headers[timestamp.header] = time;
-    if (timestamp !== undefined && 'prefix' in timestamp) parts.unshift(timestamp.prefix + time);
-    const value = parts.join(separator);
-    const all = { 'content-type': 'application/json', ...headers, [signature.header]: value };
-    return { headers: all, body };
-  }
 }
 
 /**

@@ -214,7 +214,6 @@ class LookedUpKeys {
   }
 }
 
-/** The last lookups. */
 class RecentLookups {
   private readonly lookups = new Map<string, Lookup>();
 

@@ -1,15 +1,13 @@
-import { hash } from 'node:crypto';
-import { WebhookTokenError } from '../errors/webhook.error.js';
-import { isSame } from '../keys/standard-webhooks-key.js';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, seconds } from '../options/rules.js';
 import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
+import { invalidClaim } from '../token/validate-claims.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import { claimRules, createJwtSender, JWT_SENDER, type JwtSenderOptions } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
-import { stringAt, testMembers } from './signature-header.js';
+import { isConfigured, stringAt, testMembers } from './signature-header.js';
 
 export interface A2aOptions
   extends JwtKeyOptions, SenderOptions, Pick<JwtSenderOptions, 'audience' | 'maxAge'> {
@@ -47,13 +45,8 @@ export function a2a(options: A2aOptions): WebhookSender {
     event,
     checkHeaders(headers) {
       if (notificationToken === undefined) return;
-      const given = hash('sha256', headers.get(A2A_TOKEN) ?? '');
-      const holds = notificationToken.map((one) => isSame(hash('sha256', one), given));
-      if (!holds.includes(true)) {
-        throw new WebhookTokenError('invalid_claim', `${A2A_TOKEN} has not the expected value`, {
-          claim: A2A_TOKEN,
-        });
-      }
+      if (isConfigured(headers.get(A2A_TOKEN) ?? '', notificationToken)) return;
+      throw invalidClaim(A2A_TOKEN, `${A2A_TOKEN} has not the expected value`);
     },
     compose: ({ event: name, data, id }) => ({
       ...(notificationToken && { headers: { [A2A_TOKEN]: notificationToken[0]! } }),

@@ -37,6 +37,7 @@ import {
 import { HEADER_NAME, NAMES } from './option-rules.js';
 import {
   type ComposeTest,
+  composeTest,
   createSender,
   DECLARED,
   declaredParts,
@@ -160,11 +161,10 @@ const OPTIONS = object<JwtSenderOptions>()({
  */
 export function jwtSender(options: JwtSenderOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'jwtSender');
-  const { name, header, scheme, digest, event, id, events, challenge } = read;
-  const { issuer, audience, tolerance, maxAge } = read;
-  return createJwtSender(resolveJwtKeys(read, 'jwtSender'), {
-    ...declaredParts({ name, header, scheme, digest, event, id, events, challenge }),
-    rules: { issuers: issuer, audience, tolerance, maxAge, claims: claimRules(read.claims) },
+  const { issuer: issuers, audience, tolerance, maxAge, claims, ...form } = read;
+  return createJwtSender(resolveJwtKeys(form, 'jwtSender'), {
+    ...declaredParts(form),
+    rules: { issuers, audience, tolerance, maxAge, claims: claimRules(claims) },
   });
 }
 
@@ -220,19 +220,14 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       };
     },
     async sign(message) {
-      const { headers, data } = compose?.(message) ?? { data: message.data };
-      const body = Buffer.from(JSON.stringify(data ?? null));
+      const { headers, body } = composeTest(message, compose);
       const claims = {
         ...testClaims(rules, message),
         ...(digest && { [digest.claim]: inEncoding(sha256(body), digest) }),
       };
       const token = await signTest(rules, claims, name);
       const credentials = scheme === 'none' ? token : `${scheme} ${token}`;
-      return {
-        headers: { 'content-type': 'application/json', ...headers, [header]: credentials },
-        body,
-        claims,
-      };
+      return { headers: { ...headers, [header]: credentials }, body, claims };
     },
   });
 }

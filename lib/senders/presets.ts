@@ -1,8 +1,7 @@
 import { isEventName } from '../token/event-name.js';
-import { isObject } from '../token/json.js';
 import { hmacPreset, type SecretOptions } from './hmac-sender.js';
 import type { SenderMessage, WebhookSender } from './sender.js';
-import { MAX_CHALLENGE, stringAt, testMembers } from './signature-header.js';
+import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-header.js';
 
 /**
  * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
@@ -12,21 +11,16 @@ import { MAX_CHALLENGE, stringAt, testMembers } from './signature-header.js';
  * @see https://docs.stripe.com/webhooks/signature
  */
 export function stripe(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'stripe',
-      signature: { header: 'stripe-signature', prefix: 'v1=', separator: ',' },
-      timestamp: { prefix: 't=' },
-      signed: '{timestamp}.{body}',
-      event: ({ data }) => stringAt(data, 'type'),
-      id: ({ data }) => stringAt(data, 'id'),
-      compose: ({ event: type, data, id, now }) => ({
-        data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...testMembers(data) },
-      }),
-    },
-    options,
-    'stripe',
-  );
+  return hmacPreset('stripe', options, {
+    signature: { header: 'stripe-signature', prefix: 'v1=', separator: ',' },
+    timestamp: { prefix: 't=' },
+    signed: '{timestamp}.{body}',
+    event: ({ data }) => stringAt(data, 'type'),
+    id: ({ data }) => stringAt(data, 'id'),
+    compose: ({ event: type, data, id, now }) => ({
+      data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...testMembers(data) },
+    }),
+  });
 }
 
 /**
@@ -39,30 +33,25 @@ export function stripe(options: SecretOptions): WebhookSender {
  * @see https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
  */
 export function github(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'github',
-      signature: { header: 'x-hub-signature-256', prefix: 'sha256=' },
-      keptHeaders: ['x-github-delivery', 'x-github-hook-id'],
-      event: ({ headers, data }) => {
-        const event = headers.get('x-github-event');
-        const action = stringAt(data, 'action');
-        if (event === undefined || action === undefined) return event;
-        const whole = `${event}.${action}`;
-        // The action of a `repository_dispatch` is any text.
-        return isEventName(whole, 'swt-draft-00') ? whole : event;
-      },
-      compose({ event, data, id }) {
-        const [name = '', action] = event.split('.');
-        return {
-          headers: { 'x-github-event': name, 'x-github-delivery': id },
-          data: { ...(action !== undefined && { action }), ...testMembers(data) },
-        };
-      },
+  return hmacPreset('github', options, {
+    signature: { header: 'x-hub-signature-256', prefix: 'sha256=' },
+    keptHeaders: ['x-github-delivery', 'x-github-hook-id'],
+    event: ({ headers, data }) => {
+      const event = headers.get('x-github-event');
+      const action = stringAt(data, 'action');
+      if (event === undefined || action === undefined) return event;
+      const whole = `${event}.${action}`;
+      // The action of a `repository_dispatch` is any text.
+      return isEventName(whole, 'swt-draft-00') ? whole : event;
     },
-    options,
-    'github',
-  );
+    compose({ event, data, id }) {
+      const [name = '', action] = event.split('.');
+      return {
+        headers: { 'x-github-event': name, 'x-github-delivery': id },
+        data: { ...(action !== undefined && { action }), ...testMembers(data) },
+      };
+    },
+  });
 }
 
 /** Slack's names: of an event of the Events API, of a slash command, or of an interaction. */
@@ -83,42 +72,37 @@ function slackName({ data }: SenderMessage): string | undefined {
  * @see https://docs.slack.dev/authentication/verifying-requests-from-slack
  */
 export function slack(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'slack',
-      signature: { header: 'x-slack-signature', prefix: 'v0=' },
-      timestamp: { header: 'x-slack-request-timestamp' },
-      signed: 'v0:{timestamp}:{body}',
-      event: slackName,
-      id: ({ data }) => stringAt(data, 'event_id'),
-      challenge({ data }) {
-        if (stringAt(data, 'ssl_check') === '1') return { challengeAnswer: {} };
-        const challenge = stringAt(data, 'challenge');
-        if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
-          return undefined;
-        }
-        return { challengeAnswer: { challenge: challenge.slice(0, MAX_CHALLENGE) } };
-      },
-      compose({ event: type, data, id }) {
-        const isInteraction = stringAt(data, 'type') === type || type === 'slash_command';
-        return {
-          data: isInteraction
-            ? data
-            : {
-                type: 'event_callback',
-                event_id: id,
-                ...testMembers(data),
-                event: {
-                  type,
-                  ...testMembers(isObject(data) ? data['event'] : undefined, 'data.event'),
-                },
-              },
-        };
-      },
+  return hmacPreset('slack', options, {
+    signature: { header: 'x-slack-signature', prefix: 'v0=' },
+    timestamp: { header: 'x-slack-request-timestamp' },
+    signed: 'v0:{timestamp}:{body}',
+    event: slackName,
+    id: ({ data }) => stringAt(data, 'event_id'),
+    challenge({ data }) {
+      if (stringAt(data, 'ssl_check') === '1') return { challengeAnswer: {} };
+      const challenge = stringAt(data, 'challenge');
+      if (stringAt(data, 'type') !== 'url_verification' || challenge === undefined) {
+        return undefined;
+      }
+      return { challengeAnswer: { challenge: challenge.slice(0, MAX_CHALLENGE) } };
     },
-    options,
-    'slack',
-  );
+    compose({ event: type, data, id }) {
+      const isInteraction = stringAt(data, 'type') === type || type === 'slash_command';
+      return {
+        data: isInteraction
+          ? data
+          : {
+              type: 'event_callback',
+              event_id: id,
+              ...testMembers(data),
+              event: {
+                type,
+                ...testMembers(members(data)['event'], 'data.event'),
+              },
+            },
+      };
+    },
+  });
 }
 
 /**
@@ -131,21 +115,16 @@ export function slack(options: SecretOptions): WebhookSender {
  * @see https://shopify.dev/docs/apps/build/webhooks/verify-deliveries
  */
 export function shopify(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'shopify',
-      signature: { header: 'x-shopify-hmac-sha256', encoding: 'base64' },
-      identifying: ['x-shopify-topic', 'x-shopify-shop-domain'],
-      keptHeaders: ['x-shopify-shop-domain', 'x-shopify-webhook-id', 'x-shopify-triggered-at'],
-      event: ({ headers }) => headers.get('x-shopify-topic')?.replaceAll('/', '.'),
-      compose: ({ event, data, id }) => ({
-        headers: { 'x-shopify-topic': event.replaceAll('.', '/'), 'x-shopify-webhook-id': id },
-        data,
-      }),
-    },
-    options,
-    'shopify',
-  );
+  return hmacPreset('shopify', options, {
+    signature: { header: 'x-shopify-hmac-sha256', encoding: 'base64' },
+    identifying: ['x-shopify-topic', 'x-shopify-shop-domain'],
+    keptHeaders: ['x-shopify-shop-domain', 'x-shopify-webhook-id', 'x-shopify-triggered-at'],
+    event: ({ headers }) => headers.get('x-shopify-topic')?.replaceAll('/', '.'),
+    compose: ({ event, data, id }) => ({
+      headers: { 'x-shopify-topic': event.replaceAll('.', '/'), 'x-shopify-webhook-id': id },
+      data,
+    }),
+  });
 }
 
 /**
@@ -156,25 +135,20 @@ export function shopify(options: SecretOptions): WebhookSender {
  * @see https://developers.zoom.us/docs/api/webhooks/
  */
 export function zoom(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'zoom',
-      signature: { header: 'x-zm-signature', prefix: 'v0=' },
-      timestamp: { header: 'x-zm-request-timestamp' },
-      signed: 'v0:{timestamp}:{body}',
-      event: ({ data }) => stringAt(data, 'event'),
-      challenge({ data }, { hmac }) {
-        const plainToken = stringAt(data, 'payload', 'plainToken')?.slice(0, MAX_CHALLENGE);
-        if (stringAt(data, 'event') !== 'endpoint.url_validation' || plainToken === undefined) {
-          return undefined;
-        }
-        return { challengeAnswer: { plainToken, encryptedToken: hmac!(plainToken) } };
-      },
-      compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...testMembers(data) } }),
+  return hmacPreset('zoom', options, {
+    signature: { header: 'x-zm-signature', prefix: 'v0=' },
+    timestamp: { header: 'x-zm-request-timestamp' },
+    signed: 'v0:{timestamp}:{body}',
+    event: ({ data }) => stringAt(data, 'event'),
+    challenge({ data }, { hmac }) {
+      const plainToken = stringAt(data, 'payload', 'plainToken')?.slice(0, MAX_CHALLENGE);
+      if (stringAt(data, 'event') !== 'endpoint.url_validation' || plainToken === undefined) {
+        return undefined;
+      }
+      return { challengeAnswer: { plainToken, encryptedToken: hmac!(plainToken) } };
     },
-    options,
-    'zoom',
-  );
+    compose: ({ event, data, now }) => ({ data: { event, event_ts: now, ...testMembers(data) } }),
+  });
 }
 
 /**
@@ -185,21 +159,16 @@ export function zoom(options: SecretOptions): WebhookSender {
  * @see https://developer.paddle.com/webhooks/signature-verification
  */
 export function paddle(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'paddle',
-      signature: { header: 'paddle-signature', prefix: 'h1=', separator: ';' },
-      timestamp: { prefix: 'ts=' },
-      signed: '{timestamp}:{body}',
-      event: ({ data }) => stringAt(data, 'event_type'),
-      id: ({ data }) => stringAt(data, 'event_id'),
-      compose: ({ event, data, id }) => ({
-        data: { event_id: id, event_type: event, ...testMembers(data) },
-      }),
-    },
-    options,
-    'paddle',
-  );
+  return hmacPreset('paddle', options, {
+    signature: { header: 'paddle-signature', prefix: 'h1=', separator: ';' },
+    timestamp: { prefix: 'ts=' },
+    signed: '{timestamp}:{body}',
+    event: ({ data }) => stringAt(data, 'event_type'),
+    id: ({ data }) => stringAt(data, 'event_id'),
+    compose: ({ event, data, id }) => ({
+      data: { event_id: id, event_type: event, ...testMembers(data) },
+    }),
+  });
 }
 
 /**
@@ -210,23 +179,19 @@ export function paddle(options: SecretOptions): WebhookSender {
  * @see https://docs.lemonsqueezy.com/help/webhooks/signing-requests
  */
 export function lemonSqueezy(options: SecretOptions): WebhookSender {
-  return hmacPreset(
-    {
-      name: 'lemon-squeezy',
-      signature: { header: 'x-signature' },
-      event: ({ data }) => stringAt(data, 'meta', 'event_name'),
-      compose: ({ event, data }) => ({
-        headers: { 'x-event-name': event },
-        data: {
-          ...testMembers(data),
-          meta: {
-            event_name: event,
-            ...testMembers(isObject(data) ? data['meta'] : undefined, 'data.meta'),
-          },
+  return hmacPreset('lemonSqueezy', options, {
+    name: 'lemon-squeezy',
+    signature: { header: 'x-signature' },
+    event: ({ data }) => stringAt(data, 'meta', 'event_name'),
+    compose: ({ event, data }) => ({
+      headers: { 'x-event-name': event },
+      data: {
+        ...testMembers(data),
+        meta: {
+          event_name: event,
+          ...testMembers(members(data)['meta'], 'data.meta'),
         },
-      }),
-    },
-    options,
-    'lemonSqueezy',
-  );
+      },
+    }),
+  });
 }

@@ -102,14 +102,7 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
     data: envelope ? content.data : content,
     body: new MemoryBody(body),
     isSpooled: false,
-    digest: contentOf(parts, {
-      id: ownId ?? signedId,
-      ownId,
-      digest,
-      body,
-      contentType,
-      envelope,
-    }),
+    digest: contentOf(parts, opened, { signedId, ownId, envelope }),
     bodyVerified: parts.bodyVerified ?? true,
     contentType: contentType ?? 'application/json',
   };
@@ -118,16 +111,15 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
 /** The content that a sender may not change under one id. Most senders repeat an event with another state of its counters. */
 function contentOf(
   parts: SenderParts,
-  request: {
-    readonly id: string | undefined;
+  { digest, body, contentType }: OpenedRequest,
+  event: {
+    readonly signedId: string | undefined;
     readonly ownId: string | undefined;
-    readonly digest: string;
-    readonly body: Buffer;
-    readonly contentType: string | undefined;
     readonly envelope: boolean;
   },
 ): string | undefined {
-  const { id, ownId, digest, body, contentType, envelope } = request;
+  const { signedId, ownId, envelope } = event;
+  const id = ownId ?? signedId;
   if (id === undefined) return digest;
   // A captured token that does not cover the body must not let another body in.
   if (parts.bodyVerified === false && ownId === undefined) return digest;
@@ -138,7 +130,6 @@ function contentOf(
   return isJson && body.length <= MAX_TOKEN_BYTES ? undefined : digest;
 }
 
-/** @throws {@link WebhookPayloadError} */
 export function nameOf(parts: SenderParts, message: SenderMessage): string {
   const event: unknown = ask('event', () => parts.event(message));
   if (isEventName(event, 'swt-draft-00')) return event;

@@ -17,7 +17,7 @@ import type {
   WebhookScheme,
 } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
-import { claimError, readSeconds } from '../token/validate-claims.js';
+import { readSeconds, requireUnexpired } from '../token/validate-claims.js';
 import { NAME } from './option-rules.js';
 import { eventsOf, nameOf } from './sender-event.js';
 
@@ -86,7 +86,7 @@ export interface WebhookSender extends WebhookScheme {
 }
 
 /** An event that a test signs as its sender would. */
-export type TestMessage = Parameters<WebhookSender['sign']>[0];
+export type TestMessage = Parameters<WebhookSender['sign']>[0] & { readonly id: string };
 
 export type SignedTestMessage = Awaited<ReturnType<WebhookSender['sign']>>;
 
@@ -128,10 +128,19 @@ export interface Credentials extends Proof {
 }
 
 /** Writes a test event as the sender does: its headers, and the JSON of its body. */
-export type ComposeTest = (message: TestMessage & { readonly id: string }) => {
+export type ComposeTest = (message: TestMessage) => {
   readonly headers?: Readonly<Record<string, string>>;
   readonly data: unknown;
 };
+
+/** The headers and the body of a test event, as JSON, before it is signed. */
+export function composeTest(message: TestMessage, compose?: ComposeTest): SignedTestMessage {
+  const { headers, data } = compose?.(message) ?? { data: message.data };
+  return {
+    headers: { 'content-type': 'application/json', ...headers },
+    body: Buffer.from(JSON.stringify(data ?? null)),
+  };
+}
 
 /** What differs from sender to sender. */
 export interface SenderParts {
@@ -149,8 +158,8 @@ export interface SenderParts {
    * @throws {@link WebhookSignatureError}, {@link WebhookTokenError}
    */
   read(headers: RequestHeaders, now: number): Credentials | Promise<Credentials>;
-  /** Reads what the headers claim, for logs: it is not verified. */
-  claim(headers: RequestHeaders): Proof;
+  /** Reads what the headers claim, for logs: it is not verified. Default: nothing. */
+  claim?(headers: RequestHeaders): Proof;
   event(message: SenderMessage): string | undefined;
   /** The event's id. If the request has no signed id and this is none, the digest of the body identifies the event. */
   id?(message: SenderMessage): string | undefined;
@@ -196,7 +205,7 @@ export interface SenderParts {
   ): Omit<SenderDiagnosis, 'headers' | 'tolerance'>;
   readonly keySets?: WebhookScheme['keySets'];
   readonly poll?: WebhookScheme['poll'];
-  sign(message: TestMessage & { readonly id: string }): ComposedTest | Promise<ComposedTest>;
+  sign(message: TestMessage): ComposedTest | Promise<ComposedTest>;
 }
 
 /** A signed test, and the claims of its token. */
@@ -228,7 +237,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       challengeMethods: preflight?.methods.filter((one) => one !== 'HEAD' && one !== 'POST'),
       answer: parts.answer ?? acknowledge,
       poll: parts.poll,
-      ...(parts.keySets !== undefined && { keySets: parts.keySets }),
+      keySets: parts.keySets,
       sharesIds: parts.envelope !== undefined,
       credentialHeaders: parts.present,
 
@@ -297,7 +306,7 @@ export function createSender(parts: SenderParts): WebhookSender {
 
       claims({ headers }) {
         try {
-          const { id, timestamp, issuedAt = timestamp } = parts.claim(headers);
+          const { id, timestamp, issuedAt = timestamp } = parts.claim?.(headers) ?? {};
           return {
             issuer: name,
             ...(isIdentifier(id) && { id }),
@@ -360,10 +369,7 @@ function queryOf(target: string | undefined): URLSearchParams {
 }
 
 function requireTime({ timestamp, expires }: Proof, now: number, tolerance: number): void {
-  // Negated, so that a clock that returns NaN refuses every request.
-  if (expires !== undefined && !(now < expires)) {
-    throw claimError('token_expired', 'exp', 'the token has expired');
-  }
+  if (expires !== undefined) requireUnexpired(now, expires);
   if (timestamp === undefined || Math.abs(Math.floor(now) - timestamp) <= tolerance) return;
   throw new WebhookSignatureError(
     'timestamp_out_of_tolerance',

@@ -1,4 +1,6 @@
+import { hash } from 'node:crypto';
 import { WebhookConfigurationError, WebhookSignatureError } from '../errors/webhook.error.js';
+import { isSame } from '../keys/standard-webhooks-key.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
 import { isObject } from '../token/json.js';
 
@@ -30,6 +32,12 @@ export function signatureHeader(headers: RequestHeaders, name: string): string {
   if (values.length > 1) throw malformed(`the ${name} header is repeated`);
   if (!/^[\x20-\x7E]+$/.test(value)) throw malformed(`the ${name} header is not ASCII`);
   return value;
+}
+
+/** Whether a value is a configured one. Digests have one length, so not even that of a configured value can be measured. */
+export function isConfigured(given: string, values: readonly string[]): boolean {
+  const digest = hash('sha256', given);
+  return values.map((one) => isSame(hash('sha256', one), digest)).includes(true);
 }
 
 /** Seconds or milliseconds since 1970, or ISO 8601. */
@@ -93,7 +101,6 @@ export function writeTimestamp(now: number, unit: TimeUnit = 's'): string {
 /** Each signature is compared with each key, so a request must not bring many. */
 const MAX_SIGNATURES = 16;
 
-/** @throws {@link WebhookSignatureError} */
 export function requireSignatures(signatures: readonly string[]): void {
   if (signatures.length === 0) throw malformed('no signature has the form that the sender uses');
   if (signatures.length > MAX_SIGNATURES) {

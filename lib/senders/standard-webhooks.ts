@@ -9,6 +9,7 @@ import { readOptions } from '../options/read-options.js';
 import { flag, object, optional, required, type Rule } from '../options/rules.js';
 import type { RequestHeaders, SignatureVariant } from '../request/webhook-scheme.js';
 import {
+  composeTest,
   createSender,
   type Credentials,
   SENDER,
@@ -16,11 +17,13 @@ import {
   type WebhookSender,
 } from './sender.js';
 import {
+  claimedTime,
   malformed,
   readTimestamp,
   requireSignatures,
   signatureHeader,
   stringAt,
+  writeTimestamp,
 } from './signature-header.js';
 
 export interface StandardWebhooksOptions extends SenderOptions {
@@ -118,7 +121,7 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
       });
       const others = FAMILIES.flatMap((family) => headers.all(`${family}-id`));
       return {
-        ...(/^\d{1,15}$/.test(time) && { timestamp: Number(time) }),
+        timestamp: claimedTime(time),
         holdsFor: (body) => holdsFor(signedContent(id, time, body)),
         holdsWith: (change, body) =>
           secretBytes(options.secret).some((bytes) =>
@@ -148,19 +151,20 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
         ],
       };
     },
-    sign({ event: type, data, id, now }) {
+    sign(message) {
+      const { id, now } = message;
       const timestamp = new Date(now).toISOString();
-      const body = Buffer.from(
-        JSON.stringify(envelope ? { type, timestamp, data } : (data ?? null)),
-      );
-      const time = String(Math.floor(now / 1_000));
+      const { headers, body } = composeTest(message, ({ event: type, data }) => ({
+        data: envelope ? { type, timestamp, data } : data,
+      }));
+      const time = writeTimestamp(now);
       const signed = signedContent(id, time, body);
       const signatures = secret.flatMap(({ version, sign }) =>
         sign === undefined ? [] : [`${version},${sign(signed)}`],
       );
       return {
         headers: {
-          'content-type': 'application/json',
+          ...headers,
           'webhook-id': id,
           'webhook-timestamp': time,
           'webhook-signature': signatures.join(' '),

@@ -3,7 +3,7 @@ import { isDeepStrictEqual, types } from 'node:util';
 import type { INestApplication } from '@nestjs/common';
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, rule } from '../options/rules.js';
-import type { ResolvedReceiver } from '../receiver/receiver-options.interface.js';
+import type { ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
 import type { WebhookEventData, WebhookEventName } from '../token/webhook-event-map.js';
 import {
   DELIVER_WEBHOOK,

@@ -6,7 +6,7 @@ import { flag, object, optional } from '../options/rules.js';
 import { type ObservedRun, runObservers } from '../queue/webhook-queue.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { WEBHOOK_RECEIVERS } from '../receiver/receiver.constants.js';
-import type { ResolvedReceivers } from '../receiver/receiver-options.interface.js';
+import type { ResolvedReceivers } from '../receiver/receiver-options.resolver.js';
 import { ReceivedEventWorker } from '../receiver/queued/received-event.worker.js';
 import { RESOLVED_OPTIONS } from '../webhook.module.js';
 import type { ResolvedWebhookOptions } from '../webhook-options.resolver.js';

@@ -78,6 +78,26 @@ export function readClaims(segment: string, maxMembers: number): ClaimsJson | un
 }
 
 /**
+ * The claims of a token whose signature holds.
+ *
+ * @param json - of {@link readClaims}, with the same limit
+ * @throws {@link WebhookTokenError} `invalid_token`, `invalid_claim`
+ */
+export function soundClaims(
+  json: ClaimsJson | undefined,
+  maxMembers: number,
+): Readonly<Record<string, unknown>> {
+  if (json === undefined || !isObject(json.value)) {
+    throw new WebhookTokenError(
+      'invalid_token',
+      `the claims must be one JSON object in UTF-8 with at most ${maxMembers} members`,
+    );
+  }
+  requireSoundStructure(json);
+  return json.value;
+}
+
+/**
  * Refuses claims that JSON.parse accepts and that other parsers may read differently.
  *
  * @throws {@link WebhookTokenError} `invalid_claim`

@@ -6,7 +6,7 @@ import {
   parseCompactToken,
   readClaims,
   readHeader,
-  requireSoundStructure,
+  soundClaims,
 } from './decoding.js';
 import { isObject } from './json.js';
 import {
@@ -117,15 +117,7 @@ export class TokenVerifier {
   ): VerifiedWebhookToken {
     if (key === undefined) throw invalidToken('bad_signature');
     const { settings } = this;
-    const json = claims ?? this.readClaims(compact);
-    const value = json?.value;
-    if (json === undefined || !isObject(value)) {
-      throw new WebhookTokenError(
-        'invalid_token',
-        `the claims must be one JSON object in UTF-8 with at most ${settings.maxJsonMembers} members`,
-      );
-    }
-    requireSoundStructure(json);
+    const value = soundClaims(claims ?? this.readClaims(compact), settings.maxJsonMembers);
     const rules = settings.profiles.choose(header.typ, value['webhook']);
     if (!rules.algorithms.has(key.alg)) {
       throw new WebhookTokenError('invalid_token', `${rules.name} does not allow ${key.alg}`);

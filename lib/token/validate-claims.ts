@@ -68,9 +68,7 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
   const iat = numericDate('iat', claims['iat']);
   const nbf = claims['nbf'] === undefined ? undefined : numericDate('nbf', claims['nbf']);
   if (iat >= exp) throw invalidClaim('exp', 'exp must be later than iat');
-  // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
-  if (!(now < exp + clockTolerance))
-    throw claimError('token_expired', 'exp', 'the token has expired');
+  requireUnexpired(now, exp + clockTolerance);
   if (nbf !== undefined && nbf > now + clockTolerance) {
     throw claimError('token_not_yet_valid', 'nbf', 'the token is not valid yet');
   }
@@ -84,6 +82,12 @@ function validateTimes(claims: Members, expected: ClaimsExpectation): void {
       `the lifetime of the token is longer than ${maxTokenLifetime} seconds`,
     );
   }
+}
+
+/** @param end - with the tolerance of the clock, in seconds */
+export function requireUnexpired(now: number, end: number): void {
+  // Negated, so that a clock that returns NaN refuses every token instead of accepting expired ones.
+  if (!(now < end)) throw claimError('token_expired', 'exp', 'the token has expired');
 }
 
 /** @throws {@link WebhookTokenError} `wrong_audience`, `invalid_claim` */
@@ -107,16 +111,14 @@ export function validateAudience(aud: unknown, configured: readonly string[]): v
 
 function validateWebhook(webhook: unknown, { rules, settings }: ClaimsExpectation): WebhookClaim {
   if (!isObject(webhook)) throw invalidClaim('webhook', 'webhook must be an object');
-  if (webhook['event'] === undefined) {
-    throw claimError('missing_claim', 'webhook.event', 'the claim webhook.event is missing');
-  }
+  requirePresent('webhook.event', webhook['event']);
   if (!isEventName(webhook['event'], rules.name)) {
     throw invalidClaim('webhook.event', `webhook.event must be ${eventNameRule(rules.name)}`);
   }
   return rules.readClaim(webhook, settings.maxJsonMembers);
 }
 
-function requirePresent(name: string, value: unknown): void {
+export function requirePresent(name: string, value: unknown): void {
   if (value === undefined) throw claimError('missing_claim', name, `the claim ${name} is missing`);
 }
 

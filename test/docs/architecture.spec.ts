@@ -8,9 +8,9 @@ const PATH = 'docs/explanation/architecture.md';
 const PAGE = readFileSync(join(ROOT, PATH), 'utf8');
 const LIB = join(ROOT, 'lib');
 /** The most files that the page names on each path. */
-const MOST_FILES = { 'A request': 17, 'An event': 14 };
+const MOST_FILES = { 'A request': 16, 'An event': 14 };
 /** The most files that `receiver/receive.ts` loads. */
-const MOST_LOADED = 37;
+const MOST_LOADED = 35;
 
 /** Folders that never import one of the other list. */
 const RECEIVING = ['receiver', 'explain', 'request', 'senders'];

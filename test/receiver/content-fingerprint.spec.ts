@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
-import { contentFingerprint } from '../../lib/receiver/replay-claim.js';
+import { contentFingerprint } from '../../lib/receiver/reception.js';
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 

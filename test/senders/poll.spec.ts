@@ -15,7 +15,7 @@ import {
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
 import { securityEvents } from 'nestjs-webhook-token/senders';
-import type { PollOptions } from '../../lib/senders/event-poll.js';
+import type { PollOptions } from '../../lib/senders/security-events.js';
 import { flushDeliveries, TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { EventTransmitter, type Poll } from '../fixtures/event-transmitter.js';

@@ -6,7 +6,6 @@ import {
   type HandlerPipe,
   hasDecoratedParameters,
   parametersByIndex,
-  parameterType,
   parameterTypes,
 } from '../handlers/handler-metadata.js';
 import { validateWithSchema } from '../handlers/payload-validator.js';
@@ -61,7 +60,7 @@ function dataParameter(
   index: number,
 ): HandlerParameter {
   // Nest's own ValidationPipe skips custom parameters, so the type is read and applied here.
-  const type = parameterType(target, key, index);
+  const type = parameterTypes(target, key)?.[index];
   return {
     takes: 'data',
     hasSchema: options.schema !== undefined,
@@ -95,8 +94,7 @@ function dataFor(
       ? event.data
       : (event.data as Readonly<Record<string, unknown>> | null | undefined)?.[property];
   if (schema !== undefined) return validateWithSchema(data, schema);
-  const { validator } = internalsOf(event);
-  return validator === undefined ? data : validator.validate(data, metatype);
+  return internalsOf(event).validator.validate(data, metatype);
 }
 
 function eventOf(context: ExecutionContext): WebhookEvent {

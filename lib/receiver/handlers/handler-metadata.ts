@@ -1,5 +1,4 @@
 import { assignMetadata, type PipeTransform, type Type } from '@nestjs/common';
-import { HANDLER_PARAMETERS, WEBHOOK_ROUTE, WEBHOOK_SUBSCRIPTIONS } from '../receiver.constants.js';
 import type { WebhookEvent } from '../webhook-event.js';
 
 /** The arguments of one `@OnWebhookEvent()`. */
@@ -15,28 +14,29 @@ interface WebhookRoute {
 }
 
 // The metadata is on the function itself, as Nest's own, because Nest copies it to routes.
+const SUBSCRIPTIONS = 'nestjs-webhook-token:subscriptions';
+const ROUTE = 'nestjs-webhook-token:route';
+
+/** Metadata of a class, by method: the parameters that handlers take, in the form that Nest's ExternalContextCreator reads. */
+export const HANDLER_PARAMETERS = 'nestjs-webhook-token:parameters';
 
 /** Adds a subscription to a method: decorators stack, so one never replaces another. */
 export function addSubscription(method: object, subscription: WebhookSubscription): void {
   const known = readSubscriptions(method);
-  Reflect.defineMetadata(WEBHOOK_SUBSCRIPTIONS, [...known, subscription], method);
+  Reflect.defineMetadata(SUBSCRIPTIONS, [...known, subscription], method);
 }
 
-/** The subscriptions of a method; empty if it is not a handler. */
 export function readSubscriptions(method: object): readonly WebhookSubscription[] {
-  return (
-    (Reflect.getMetadata(WEBHOOK_SUBSCRIPTIONS, method) as WebhookSubscription[] | undefined) ?? []
-  );
+  return (Reflect.getMetadata(SUBSCRIPTIONS, method) as WebhookSubscription[] | undefined) ?? [];
 }
 
 /** Marks a method as a route whose body is read by the webhook guard. */
 export function markRoute(method: object, route: WebhookRoute): void {
-  Reflect.defineMetadata(WEBHOOK_ROUTE, route, method);
+  Reflect.defineMetadata(ROUTE, route, method);
 }
 
-/** The options of a webhook route; `undefined` if the method is not one. */
 export function readRoute(method: object): WebhookRoute | undefined {
-  return Reflect.getMetadata(WEBHOOK_ROUTE, method) as WebhookRoute | undefined;
+  return Reflect.getMetadata(ROUTE, method) as WebhookRoute | undefined;
 }
 
 /** A parameter of a handler; `@WebhookData()` and `@WebhookContext()` record it. */
@@ -44,22 +44,17 @@ export interface HandlerParameter {
   readonly takes: 'data' | 'event';
   /** Whether it has no decorator. */
   readonly isByPosition?: boolean;
-  /** Whether a Standard Schema validates it. */
   readonly hasSchema?: boolean;
   /** The event itself, or its data, validated. */
   valueFrom(event: WebhookEvent): unknown;
 }
 
-/** A pipe of a parameter. */
 export type HandlerPipe = Type<PipeTransform> | PipeTransform;
 
 /** A number that Nest has for none of its own parameter decorators. */
 const PARAMETER_TYPE = 100;
 
-type Parameters = Record<
-  string,
-  { readonly index: number; readonly data?: unknown; readonly pipes: unknown }
->;
+type Parameters = Record<string, { readonly index: number; readonly data: HandlerParameter }>;
 
 export function addParameter(
   target: object,
@@ -68,9 +63,14 @@ export function addParameter(
   parameter: HandlerParameter,
   pipes: readonly HandlerPipe[],
 ): void {
-  const own = ownParameters(target, key);
-  const all = assignMetadata(own, PARAMETER_TYPE, index, parameter, ...pipes);
+  const own = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key) as
+    object | undefined;
+  const all = assignMetadata(own ?? {}, PARAMETER_TYPE, index, parameter, ...pipes);
   Reflect.defineMetadata(HANDLER_PARAMETERS, all, target.constructor, key);
+}
+
+function parametersIn(metadata: unknown): Parameters[string][] {
+  return Object.values((metadata as Parameters | undefined) ?? {});
 }
 
 /** What the parameters of a method take, by position. Those of a method that it overrides do not count. */
@@ -78,24 +78,16 @@ export function parametersByIndex(
   target: object,
   key: string | symbol,
 ): ReadonlyMap<number, HandlerParameter> {
-  const own = Object.values(ownParameters(target, key));
-  return new Map(own.map(({ index, data }) => [index, data as HandlerParameter]));
+  const own = parametersIn(Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key));
+  return new Map(own.map(({ index, data }) => [index, data]));
 }
 
-function ownParameters(target: object, key: string | symbol): Parameters {
-  const own: unknown = Reflect.getOwnMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  return (own as Parameters | undefined) ?? {};
-}
-
-export function dataParameters(
-  target: object,
-  key: string | symbol,
-): readonly { readonly index: number; readonly hasSchema: boolean }[] {
-  const known: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key);
-  return Object.values((known as Parameters | undefined) ?? {}).flatMap(({ index, data }) => {
-    const { takes, hasSchema = false } = data as HandlerParameter;
-    return takes === 'data' ? [{ index, hasSchema }] : [];
-  });
+/** The types of a method's parameters for data, without those that a schema validates. */
+export function dataTypes(target: object, key: string | symbol): readonly unknown[] {
+  const types = parameterTypes(target, key);
+  return parametersIn(Reflect.getMetadata(HANDLER_PARAMETERS, target.constructor, key))
+    .filter(({ data }) => data.takes === 'data' && data.hasSchema !== true)
+    .map(({ index }) => types?.[index]);
 }
 
 /**
@@ -107,10 +99,9 @@ export function hasDecoratedParameters(target: object, key: string | symbol): bo
   const isOther = (name: unknown): boolean => name !== HANDLER_PARAMETERS;
   if (Reflect.getOwnMetadataKeys(type, key).some(isOther)) return true;
   const parent = Object.getPrototypeOf(type) as object;
-  const inherited: unknown = Reflect.getMetadata(HANDLER_PARAMETERS, parent, key);
-  const all = Object.values((inherited as Parameters | undefined) ?? {});
+  const inherited = parametersIn(Reflect.getMetadata(HANDLER_PARAMETERS, parent, key));
   // What Nest has for the overridden method is then this package's own.
-  if (all.some(({ data }) => (data as HandlerParameter).isByPosition === true)) return false;
+  if (inherited.some(({ data }) => data.isByPosition === true)) return false;
   return Reflect.getMetadataKeys(parent, key).some(isOther);
 }
 
@@ -120,9 +111,4 @@ export function parameterTypes(
   key: string | symbol,
 ): readonly unknown[] | undefined {
   return Reflect.getMetadata('design:paramtypes', target, key) as readonly unknown[] | undefined;
-}
-
-/** The type of a parameter, as the compiler recorded it. */
-export function parameterType(target: object, key: string | symbol, index: number): unknown {
-  return parameterTypes(target, key)?.[index];
 }

@@ -1,7 +1,6 @@
 import {
   UnprocessableEntityException,
   ValidationPipe,
-  type ArgumentMetadata,
   type Type,
   type ValidationPipeOptions,
 } from '@nestjs/common';
@@ -28,10 +27,7 @@ const PLAIN_TYPES: ReadonlySet<unknown> = new Set<unknown>([
   Date,
 ]);
 
-/**
- * @returns the schema's output
- * @throws {@link UnprocessableEntityException} with one message per issue
- */
+/** @throws {@link UnprocessableEntityException} with one message per issue */
 export async function validateWithSchema(data: unknown, schema: StandardSchema): Promise<unknown> {
   const result = await schema['~standard'].validate(data);
   if (result.issues === undefined) return result.value;
@@ -51,18 +47,17 @@ function invalidData(issues: readonly DataIssue[]): UnprocessableEntityException
 /** @throws an HttpException 422 with one message per issue */
 export async function requireDefinedData(
   event: WebhookEvent,
-  events: WebhookEventCatalog,
+  events: WebhookEventCatalog | undefined,
 ): Promise<void> {
   const issues = await definedDataIssues(event, events);
   if (issues.length > 0) throw invalidData(issues);
 }
 
-/** What is wrong with the data of an event that the application has defined. */
 export async function definedDataIssues(
   event: WebhookEvent,
-  events: WebhookEventCatalog,
+  events: WebhookEventCatalog | undefined,
 ): Promise<readonly DataIssue[]> {
-  if (!events.checks(event.event)) return [];
+  if (events?.checks(event.event) !== true) return [];
   // `data` would read a body that is in a file synchronously.
   const data: unknown = isReadOnDemand(event) ? await event.rawBody() : event.data;
   return events.check(event.event, data);
@@ -72,10 +67,8 @@ export async function definedDataIssues(
 export class PayloadValidator {
   private pipe: ValidationPipe | undefined;
 
-  /** @param options - of the receiver; `false` for no validation */
   constructor(private readonly options: ValidationPipeOptions | false | undefined) {}
 
-  /** Whether data is validated at all. */
   get isEnabled(): boolean {
     return this.options !== false;
   }
@@ -93,18 +86,9 @@ export class PayloadValidator {
   async validate(data: unknown, metatype: unknown): Promise<unknown> {
     const { options = {} } = this;
     if (options === false || !isClass(metatype)) return data;
-    return this.transform(data, metatype as Type, options);
-  }
-
-  private async transform(
-    data: unknown,
-    metatype: Type,
-    options: ValidationPipeOptions,
-  ): Promise<unknown> {
     if ((await findClassValidator()) === 'missing') return data;
     this.pipe ??= dataPipe({ transform: true, errorHttpStatusCode: 422, ...options });
-    const metadata: ArgumentMetadata = { type: 'body', metatype };
-    return this.pipe.transform(data, metadata) as unknown;
+    return this.pipe.transform(data, { type: 'body', metatype: metatype as Type }) as unknown;
   }
 }
 
@@ -159,11 +143,7 @@ function dataPipe(options: ValidationPipeOptions): ValidationPipe {
 /** Constraints by the exception that reports them to the sender. */
 const constraints = new WeakMap<Error, readonly string[]>();
 
-/**
- * The constraints that data failed, as `path constraint`, without a value of it.
- *
- * @param error - the error of validation, or {@link HandlerErrors}; any other error gives none
- */
+/** The constraints that data failed, as `path constraint`, without a value of it; empty for any other error. */
 export function failedConstraints(error: unknown): readonly string[] {
   const all = errorsOfHandlers(error).flatMap((one) =>
     one instanceof Error ? (constraints.get(one) ?? []) : [],

@@ -16,7 +16,6 @@ export interface WebhookHandler {
   call(event: WebhookEvent, scope: () => ContextId): Promise<unknown>;
 }
 
-/** A pattern of a handler. */
 interface Subscription {
   readonly pattern: string;
   /** The receiver whose events the handler gets; `undefined` for every receiver. */
@@ -33,7 +32,6 @@ export class WebhookHandlerRegistry {
   private readonly subscriptions: Subscription[] = [];
   private readonly found = new Map<string, readonly WebhookHandler[]>();
 
-  /** @param receiver - the receiver whose events the handler gets; default: every receiver */
   add(pattern: string, receiver: string | undefined, handler: WebhookHandler): void {
     this.subscriptions.push({ pattern, receiver, handler });
     this.found.clear();

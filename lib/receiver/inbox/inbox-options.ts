@@ -1,5 +1,4 @@
 import type { WebhookClock } from '../../clock/webhook-clock.js';
-import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import { type InboxContent, type InboxEntry, InboxStore } from '../../inbox/inbox-store.js';
 import { MemoryInboxStore } from '../../inbox/memory-inbox.store.js';
 import {
@@ -69,15 +68,4 @@ export const INBOX = orFalse(
 export function resolveInbox(options: Read<typeof INBOX>, clock: WebhookClock) {
   if (options === false) return undefined;
   return { ...options, store: options.store ?? new MemoryInboxStore(), clock };
-}
-
-/** The error of an inbox that is turned off. */
-export function inboxIsOff(): WebhookConfigurationError {
-  return new WebhookConfigurationError([
-    {
-      path: 'inbox',
-      message:
-        'is false, so no requests are recorded; leave the option out, or set it to an object',
-    },
-  ]);
 }

@@ -15,7 +15,7 @@ import { fromNodeRequest, nodeRequest, pathOfRequest, rawHeadersOf } from '../no
 import { webhookToken } from '../../request/open-request.js';
 import type { WebhookScheme } from '../../request/webhook-scheme.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
-import type { ResolvedReceivers } from '../receiver-options.interface.js';
+import type { ResolvedReceivers } from '../receiver-options.resolver.js';
 import { type AnsweredRequest, ReceiverReporter } from '../receiver.reporter.js';
 import { internalsOf, isReadOnDemand, type WebhookEvent } from '../webhook-event.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from './inbox-options.js';
@@ -93,7 +93,6 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
     }
   }
 
-  /** Records the outcome of a run of a queued event. */
   settled(deliveryId: string, outcome: 'handled' | 'queued' | 'dead', runs: number): void {
     this.writer?.settle({ deliveryId, outcome, runs });
   }
@@ -261,7 +260,6 @@ async function payloadOf(
   }
 }
 
-/** The JSON of an event: its body, or the inline data of its token. */
 async function jsonOf(event: WebhookEvent): Promise<Buffer> {
   const body = await event.rawBody();
   return body.length > 0 || event.data === undefined

@@ -1,4 +1,5 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { WebhookConfigurationError } from '../../errors/webhook.error.js';
 import type { InboxEntry, InboxOutcome, InboxStore } from '../../inbox/inbox-store.js';
 import { readArgument } from '../../options/read-options.js';
 import * as option from '../../options/rules.js';
@@ -6,10 +7,8 @@ import { newestFirst, cursor, CURSOR_RULE, cursorOf } from '../../queue/delivery
 import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
 import type { DeliveryAttempt, FailureReason } from '../../queue/webhook-delivery.js';
 import { identifier, isIdentifier } from '../../token/identifier.js';
-import { findReceiver } from '../receiver-options.resolver.js';
-import type { ResolvedReceivers } from '../receiver-options.interface.js';
+import { findReceiver, type ResolvedReceivers } from '../receiver-options.resolver.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
-import { inboxIsOff } from './inbox-options.js';
 import { InboxRecorder, isEntryId } from './inbox.recorder.js';
 
 /** Which entries. A member that is left out matches everything; an unknown one and `undefined` are refused. */
@@ -298,7 +297,11 @@ export class WebhookInbox {
   /** The store, once it holds what was received before this call. */
   private async flushedStore(): Promise<InboxStore> {
     const { inbox, writer } = this.recorder;
-    if (inbox === undefined || writer === undefined) throw inboxIsOff();
+    if (inbox === undefined || writer === undefined) {
+      const message =
+        'is false, so no requests are recorded; leave the option out, or set it to an object';
+      throw new WebhookConfigurationError([{ path: 'inbox', message }]);
+    }
     await writer.flush();
     return inbox.store;
   }

@@ -18,7 +18,7 @@ import {
   nodeRequest,
   receptionOf,
 } from '../node-http.js';
-import type { ResolvedReceiver } from '../receiver-options.interface.js';
+import type { ResolvedReceiver } from '../receiver-options.resolver.js';
 
 /**
  * Keeps the application's parsers away from the bodies of signed requests to routes with the webhook guard. Mounted paths do not
@@ -81,7 +81,6 @@ export function shieldBody(request: Shieldable): void {
   request[ASIDE] = aside;
 }
 
-/** Restores the headers. */
 export function unshieldBody(request: Shieldable): void {
   const aside = request[ASIDE];
   if (!aside) return;
@@ -89,7 +88,6 @@ export function unshieldBody(request: Shieldable): void {
   Object.assign(request.headers, aside);
 }
 
-/** Whether the body was hidden from the application's parsers. */
 function wasShielded(request: Shieldable): boolean {
   return request[ASIDE] !== undefined;
 }

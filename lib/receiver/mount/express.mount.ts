@@ -5,7 +5,7 @@ import {
   MountedPaths,
   OTHER_METHODS,
   type AdapterMount,
-  type NodeHandler,
+  type MountedPath,
 } from './mounted-paths.js';
 
 /**
@@ -29,19 +29,11 @@ export class ExpressMount implements AdapterMount {
   }
 
   /** Always succeeds: the middleware answers ahead of a route that the application may have there. */
-  mount(
-    path: string,
-    receiver: string,
-    handler: NodeHandler,
-    others?: readonly string[],
-  ): undefined {
-    this.paths.add(path, receiver, handler, others);
-  }
-
-  refuseOtherMethods(path: string, handler: NodeHandler): void {
+  mount(mounted: MountedPath): undefined {
+    this.paths.add(mounted);
     // Registered last, so a route of the application for such a method comes first.
     for (const method of OTHER_METHODS) {
-      this.adapter[method.toLowerCase() as 'get'](path, handler as never);
+      this.adapter[method.toLowerCase() as 'get'](mounted.path, mounted.refuse as never);
     }
   }
 }

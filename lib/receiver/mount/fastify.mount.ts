@@ -5,8 +5,8 @@ import { BodyShield, shieldBody, unshieldBody } from './body-shield.js';
 import {
   MountedPaths,
   OTHER_METHODS,
-  RECEIVED_METHODS,
   type AdapterMount,
+  type MountedPath,
   type NodeHandler,
 } from './mounted-paths.js';
 
@@ -27,7 +27,6 @@ type ParsingHook = (
   done: (error: null, payload: unknown) => void,
 ) => void;
 
-/** The options of a route, which an onRoute hook may extend. */
 interface RouteOptions {
   readonly handler: object;
   preParsing?: ParsingHook | ParsingHook[] | undefined;
@@ -79,26 +78,18 @@ export class FastifyMount implements AdapterMount {
     });
   }
 
-  mount(
-    path: string,
-    receiver: string,
-    handler: NodeHandler,
-    others: readonly string[] = [],
-  ): string | undefined {
-    const methods = [...RECEIVED_METHODS, ...others];
-    const taken = methods.filter((method) => this.instance.hasRoute({ method, url: path }));
+  mount(mounted: MountedPath): string | undefined {
+    const { path: url, methods, answer, refuse } = mounted;
+    const taken = methods.filter((method) => this.instance.hasRoute({ method, url }));
     if (taken.length > 0) {
       const getAnswersHead = taken.includes('HEAD') ? ' (a GET route answers HEAD too)' : '';
       return `${taken.join(' and ')}${getAnswersHead}`;
     }
-    this.paths.add(path, receiver, handler, others);
-    this.takeOver(methods, path, handler);
+    this.paths.add(mounted);
+    this.takeOver(methods, url, answer);
+    const free = OTHER_METHODS.filter((method) => !this.instance.hasRoute({ method, url }));
+    if (free.length > 0) this.takeOver(free, url, refuse);
     return undefined;
-  }
-
-  refuseOtherMethods(path: string, handler: NodeHandler): void {
-    const free = OTHER_METHODS.filter((method) => !this.instance.hasRoute({ method, url: path }));
-    if (free.length > 0) this.takeOver(free, path, handler);
   }
 
   private takeOver(methods: readonly string[], url: string, handler: NodeHandler): void {

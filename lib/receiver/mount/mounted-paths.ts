@@ -1,31 +1,31 @@
 import type { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HttpServer } from '@nestjs/common';
+import { type HttpServer, RequestMethod, VERSION_NEUTRAL, VersioningType } from '@nestjs/common';
+import type { ApplicationConfig } from '@nestjs/core';
 import { endConnectionAfter, hasAmbiguousLength, isAfterConnectionEnd } from '../node-http.js';
 import type { BodyShield } from './body-shield.js';
 
 /** Answers a request of Node, independent of the adapter. */
 export type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
 
+/** A path that a receiver answers. */
+export interface MountedPath {
+  readonly path: string;
+  readonly receiver: string;
+  /** HEAD and POST, and those by which the sender checks the receiver. */
+  readonly methods: readonly string[];
+  readonly answer: NodeHandler;
+  /** Answers every other method, unless the application has a route for it. */
+  readonly refuse: NodeHandler;
+}
+
 /** Mounts receivers on an adapter; Express and Fastify have an implementation each. */
 export interface AdapterMount {
   readonly paths: MountedPaths;
   readonly shield: BodyShield;
 
-  /**
-   * Mounts HEAD and POST, and other methods that the sender uses.
-   *
-   * @returns the methods for which the application already has a route there; then nothing is mounted
-   */
-  mount(
-    path: string,
-    receiver: string,
-    handler: NodeHandler,
-    others?: readonly string[],
-  ): string | undefined;
-
-  /** Answers every other method of a path, unless the application has a route for it. */
-  refuseOtherMethods(path: string, handler: NodeHandler): void;
+  /** @returns the methods for which the application already has a route there; then nothing is mounted */
+  mount(mounted: MountedPath): string | undefined;
 }
 
 /** Methods that a mounted path answers with 405. */
@@ -38,22 +38,9 @@ interface RouterSettings {
   readonly strict: boolean;
 }
 
-interface MountedPath {
-  readonly path: string;
-  readonly pattern: RegExp;
-  readonly receiver: string;
-  readonly handler: NodeHandler;
-  readonly methods: readonly string[];
-}
-
-/** Methods that every mounted path receives. */
-export const RECEIVED_METHODS = ['HEAD', 'POST'] as const;
-
 /** The mounted paths of an adapter, shared by all webhook modules of an application. */
 export class MountedPaths {
-  private readonly mounted: MountedPath[] = [];
-  /** Of any path. */
-  private readonly methods = new Set<string>();
+  private readonly mounted: (MountedPath & { readonly pattern: RegExp })[] = [];
   private isAttached = false;
 
   constructor(private readonly settings: RouterSettings) {}
@@ -64,10 +51,8 @@ export class MountedPaths {
     return this.mounted.find((one) => compared(one.path) === compared(path))?.receiver;
   }
 
-  add(path: string, receiver: string, handler: NodeHandler, others: readonly string[] = []): void {
-    const methods = [...RECEIVED_METHODS, ...others];
-    for (const method of methods) this.methods.add(method);
-    this.mounted.push({ path, pattern: this.patternOf(path), receiver, handler, methods });
+  add(mounted: MountedPath): void {
+    this.mounted.push({ ...mounted, pattern: this.patternOf(mounted.path) });
   }
 
   /**
@@ -96,12 +81,11 @@ export class MountedPaths {
    */
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (!this.screen(request, response)) return true;
-    const { method = '' } = request;
-    if (!this.methods.has(method)) return false;
-    const path = pathOfTarget(request.url ?? '/');
+    const { method = '', url = '/' } = request;
+    const path = pathOfTarget(url);
     const found = this.mounted.find(({ pattern }) => pattern.test(path));
-    if (found === undefined || !found.methods.includes(method)) return false;
-    found.handler(request, response);
+    if (found?.methods.includes(method) !== true) return false;
+    found.answer(request, response);
     return true;
   }
 
@@ -129,4 +113,42 @@ export class MountedPaths {
 /** The path of a request target, which may be an absolute URI (RFC 9112, section 3.2.2). */
 function pathOfTarget(target: string): string {
   return target.replace(/^https?:\/\/[^/?#]*/i, '').replace(/[?#].*$/s, '');
+}
+
+/**
+ * The absolute paths of a receiver: under the global prefix, unless excluded from it, and under the default versions if the
+ * application uses URI versioning.
+ *
+ * @param path - without a slash at either end
+ * @returns absolute paths without a trailing slash
+ */
+export function mountPaths(path: string, config: ApplicationConfig): string[] {
+  const prefix = isExcluded(path, config) ? '' : trim(config.getGlobalPrefix());
+  return versionSegments(config).map((version) =>
+    ['', prefix, version, path].filter((part, i) => i === 0 || part !== '').join('/'),
+  );
+}
+
+function isExcluded(path: string, config: ApplicationConfig): boolean {
+  const { exclude = [] } = config.getGlobalPrefixOptions();
+  return exclude.some(
+    ({ pathRegex, requestMethod }) =>
+      [RequestMethod.ALL, RequestMethod.POST, RequestMethod.HEAD].includes(requestMethod) &&
+      new RegExp(pathRegex.source, pathRegex.flags).test(`/${path}`),
+  );
+}
+
+function versionSegments(config: ApplicationConfig): string[] {
+  const versioning = config.getVersioning();
+  if (versioning?.type !== VersioningType.URI || versioning.defaultVersion === undefined)
+    return [''];
+  const versions = [versioning.defaultVersion].flat();
+  const prefix = versioning.prefix === false ? '' : (versioning.prefix ?? 'v');
+  return versions.map((version) =>
+    version === VERSION_NEUTRAL ? '' : `${prefix}${String(version)}`,
+  );
+}
+
+function trim(path: string): string {
+  return path.replace(/^\/+|\/+$/g, '');
 }

@@ -3,14 +3,13 @@ import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { refuse } from '../../request/webhook-answers.js';
 import { sendAnswer } from '../node-http.js';
-import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
+import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.resolver.js';
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
 import { ReceivePipeline } from '../receive.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
-import { mountPaths } from './mount-path.js';
-import type { AdapterMount, NodeHandler } from './mounted-paths.js';
+import { type AdapterMount, mountPaths, type NodeHandler } from './mounted-paths.js';
 
 /** Shared by all webhook modules of an application. */
 const mounts = new WeakMap<HttpServer, AdapterMount>();
@@ -86,13 +85,14 @@ export class WebhookMount {
     ];
     const other = mount.paths.receiverAt(path);
     if (other !== undefined) return problem(`receiver "${other}"`);
-    const answer: NodeHandler = (request, response) => {
-      void this.pipeline.answer(request, response, receiver);
-    };
-    const { challengeMethods } = receiver.scheme;
-    const routes = mount.mount(path, receiver.name, answer, challengeMethods);
+    const routes = mount.mount({
+      path,
+      receiver: receiver.name,
+      methods: ['HEAD', 'POST', ...(receiver.scheme.challengeMethods ?? [])],
+      answer: (request, response) => void this.pipeline.answer(request, response, receiver),
+      refuse: this.refuseMethod,
+    });
     if (routes !== undefined) return problem(`a route of the application for ${routes}`);
-    mount.refuseOtherMethods(path, this.refuseMethod);
     this.logger.log(`Mapped {${path}, HEAD and POST} to receiver "${receiver.name}"`);
     return [];
   }

@@ -1,6 +1,6 @@
 import { inTime, type WebhookClock } from '../../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../../errors/webhook.error.js';
-import type { ReceivedEvent, ReceivedDelivery } from '../../queue/webhook-delivery.js';
+import type { ReceivedDelivery } from '../../queue/webhook-delivery.js';
 import { isEnveloped } from '../../request/open-request.js';
 import { parseSenderPayload } from '../../request/sender-payload.js';
 import { isJsonType, parseJsonPayload } from '../../token/payload.js';
@@ -14,26 +14,14 @@ import type { QueuedEvents } from '../receiver-options.resolver.js';
 /** The type of a payload without one; it is never read. */
 const NO_TYPE = 'application/octet-stream';
 
-/**
- * Serialises a verified event for a queue: its claims, and the exact bytes of its body.
- *
- * @param id - the event's identity, by which the queue recognises the same event
- * @param now - epoch milliseconds
- */
+/** Serialises a verified event for a queue: its claims, and the exact bytes of its body. The queue recognises it by the id. */
 async function deliveryOfEvent(
   event: WebhookEvent,
   id: string,
   now: number,
 ): Promise<ReceivedDelivery> {
   const { receiver, claims, method, profile, contentType, bodyVerified } = event;
-  const received: ReceivedEvent = {
-    receiver,
-    claims,
-    method,
-    profile,
-    bodyVerified,
-    contentType,
-  };
+  const received = { receiver, claims, method, profile, bodyVerified, contentType };
   const body = await event.rawBody();
   // Inline data is in the claims, and is not a Buffer; an empty body is a Buffer.
   const isBody = body.length > 0 || Buffer.isBuffer(event.data);
@@ -53,11 +41,7 @@ async function deliveryOfEvent(
   };
 }
 
-/**
- * Restores the event as it was received.
- *
- * @param now.run - number of this run of its handlers, from 1
- */
+/** Restores the event as it was received, for a run of its handlers. */
 export function eventOfDelivery(
   { payload, received }: ReceivedDelivery,
   now: { readonly run: number; readonly signal: AbortSignal; readonly internals: EventInternals },

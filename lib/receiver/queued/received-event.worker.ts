@@ -21,23 +21,21 @@ import { NO_BODY } from '../../request/body.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
 import { errorsOfHandlers, isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
-import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.interface.js';
+import type {
+  QueuedEvents,
+  ResolvedReceiver,
+  ResolvedReceivers,
+} from '../receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
-import { quietly, ReceiverReporter } from '../receiver.reporter.js';
-import { stackOf, withGathered } from '../rejection-log.js';
-import { reserveInTime, WebhookReception } from '../reception.js';
-import { handledClaim } from '../replay-claim.js';
-import type { QueuedEvents } from '../receiver-options.resolver.js';
+import { quietly, ReceiverReporter, stackOf, withGathered } from '../receiver.reporter.js';
+import { handledClaim, reserveInTime, WebhookReception } from '../reception.js';
 import { eventOfDelivery } from './received-delivery.js';
 
-/** A receiver that acknowledges before it handles. */
 type QueuedReceiver = ResolvedReceiver & { readonly queued: QueuedEvents };
 
-/** What is logged of an event. */
 type RunningEvent = Pick<WebhookEvent, 'event' | 'id' | 'run'>;
 
-/** No handler matches the event. */
 class Unhandled extends Error {}
 
 /** The inbox's names for outcomes. */
@@ -313,9 +311,7 @@ function internalsFor(
   receiver: QueuedReceiver,
 ): EventInternals {
   const internals = new EventInternals(receiver.validator);
-  if (trace !== undefined) {
-    internals.queued = { trace, ageMs: receiver.clock.now() - createdAt };
-  }
+  internals.queued = trace && { trace, ageMs: receiver.clock.now() - createdAt };
   return internals;
 }
 

@@ -5,7 +5,7 @@ import type { WebhookPublisherOptions } from '../../publisher/publisher-options.
 import { InProcessQueue } from '../../queue/in-process.queue.js';
 import type { DeliveryRun, WebhookDelivery } from '../../queue/webhook-delivery.js';
 import type { ListedDelivery, WebhookQueue } from '../../queue/webhook-queue.js';
-import type { WebhookReceiverOptions } from '../../receiver/receiver-options.interface.js';
+import type { WebhookReceiverOptions } from '../../receiver/receiver-options.js';
 import { MemoryReplayStore } from '../../replay/memory-replay.store.js';
 import type { ReplayStore } from '../../replay/replay-store.js';
 import type { WebhookModuleOptions } from '../../webhook-module-options.interface.js';
