@@ -18,6 +18,8 @@ const identityWith = (system: string): string => `SELECT current_database()::tex
 /** Physical copies, such as a standby, have the same identifier. */
 const WITH_SYSTEM = identityWith('(SELECT system_identifier::text FROM pg_control_system())');
 const WITHOUT_SYSTEM = identityWith('NULL');
+const FORM_OF_BINARY = Buffer.from([0x00, 0xff]);
+const FORMS = "SELECT '\\x00ff'::bytea AS binary, true AS truth";
 
 /** Reading the own identity again may take so many timeouts: the transaction that asks may hold the last connection of the pool. */
 const TIMEOUTS_TO_READ_AGAIN = 2;
@@ -50,7 +52,9 @@ export class OwnDatabase {
   private async read(timeout: number | undefined): Promise<DatabaseIdentity> {
     this.isReading = true;
     try {
-      return await readIdentity(async (...query) => this.database.query(timeout, ...query));
+      const run: RunStatement = async (...query) => this.database.query(timeout, ...query);
+      await requireUsualForms(run);
+      return await readIdentity(run);
     } catch (error) {
       this.identity = undefined;
       throw error;
@@ -58,6 +62,19 @@ export class OwnDatabase {
       this.isReading = false;
     }
   }
+}
+
+/** Other forms of these types would be taken for other payloads, and for `false`: nothing would fail. */
+async function requireUsualForms(run: RunStatement): Promise<void> {
+  const [row] = await run(FORMS, []);
+  const { binary, truth } = row!;
+  const isBinary = binary instanceof Uint8Array && Buffer.compare(binary, FORM_OF_BINARY) === 0;
+  if (isBinary && truth === true) return;
+  throw new WebhookDeliveryError(
+    'unsupported_option',
+    `The client returns ${isBinary ? 'boolean' : 'bytea'} in another form than node-postgres does: a type parser of the ` +
+      'application replaces it. Remove it, or set parsers for the statements that need them only.',
+  );
 }
 
 async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
