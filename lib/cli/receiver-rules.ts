@@ -1,14 +1,8 @@
 import type { RequestRules } from '../request/webhook-scheme.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
-import {
-  KEY_OPTIONS,
-  type KeyValues,
-  type Options,
-  readIssuerKey,
-  UsageError,
-} from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { KEY_OPTIONS, type KeyValues, readIssuerKey, UsageError } from './arguments.js';
+import type { CommandIo, Options } from './command.interface.js';
 
 export const RECEIVER_OPTIONS = {
   ...KEY_OPTIONS,

@@ -1,13 +1,14 @@
 import { type MigrationState, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { printResult, readVariables } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { printResult } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
-  DATABASE_OPTIONS,
+  DATABASE_OPTIONS as options,
   type DatabaseCall,
   readDatabaseCall,
-} from './database/database-call.js';
-import { runDatabaseCommand, withDatabase } from './database/database-session.js';
+  requireOptionsOnly,
+  withDatabase,
+} from './database.js';
 
 export const help = `Usage: nestjs-webhook-token status [options]
 
@@ -22,14 +23,16 @@ database error.
 
 const NOT_CURRENT = 1;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'status', help, options: DATABASE_OPTIONS };
-  return runDatabaseCommand(command, args, io, async (values) => {
-    const env = await readVariables(values['env-file'], io.env);
-    const report = await readReport(readDatabaseCall(values, env));
-    printResult(io, values.json, report, schemaText(report));
-    return report.state === 'current' ? 0 : NOT_CURRENT;
-  });
+export { options };
+
+export async function run(
+  { values, positionals }: Arguments<typeof options>,
+  io: CommandIo,
+): Promise<number> {
+  requireOptionsOnly(positionals);
+  const report = await readReport(await readDatabaseCall(values, io));
+  printResult(io, values.json, report, schemaText(report));
+  return report.state === 'current' ? 0 : NOT_CURRENT;
 }
 
 /** The state of tables, compared with this version of the package. */
