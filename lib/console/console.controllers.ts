@@ -15,8 +15,8 @@ type Guards = NonNullable<WebhookConsoleExtras['guards']>;
 
 /** The controllers of one registration: each has classes of its own, since Nest reads path, guards and decorators from the class. */
 export class ConsoleControllers {
-  readonly console: Type = consoleController();
-  readonly portal: Type = portalController();
+  readonly console: Type = controllerOf('console', 'WebhookConsoleController');
+  readonly portal: Type = controllerOf('portal', 'WebhookPortalController');
   readonly guards: Guards;
 
   constructor({ guards = [], decorators = [], portalDecorators = [] }: WebhookConsoleExtras) {
@@ -62,28 +62,17 @@ function setRoute(controller: Type, path: string, { paths, isVersioned }: Shared
   All(paths)(prototype, 'handle', Object.getOwnPropertyDescriptor(prototype, 'handle')!);
 }
 
-function consoleController(): Type {
+/** @param name - of its class, which logs and documents of the application show */
+function controllerOf(kind: 'console' | 'portal', name: string): Type {
   @Controller()
-  class WebhookConsoleController {
+  class ConsoleController {
     constructor(private readonly handler: ConsoleHandler) {}
 
     /** The page, its files and the API. */
     async handle(@Req() request: AdapterRequest, @Res() response: AdapterResponse): Promise<void> {
-      return this.handler.handle('console', request, response);
+      return this.handler.handle(kind, request, response);
     }
   }
-  return WebhookConsoleController;
-}
-
-function portalController(): Type {
-  @Controller()
-  class WebhookPortalController {
-    constructor(private readonly handler: ConsoleHandler) {}
-
-    /** The same for partners. */
-    async handle(@Req() request: AdapterRequest, @Res() response: AdapterResponse): Promise<void> {
-      return this.handler.handle('portal', request, response);
-    }
-  }
-  return WebhookPortalController;
+  Object.defineProperty(ConsoleController, 'name', { value: name });
+  return ConsoleController;
 }
