@@ -98,22 +98,18 @@ export async function run({ values, positionals }: Given, io: CommandIo): Promis
       const url = `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/console/${fragment}`;
       io.stdout.write(values.json === true ? `${JSON.stringify({ url })}\n` : `Open ${url}\n`);
     };
-    return await serve(console, { port, host, show }, io);
+    return await serve(console, port, host, show, io);
   } finally {
     await pool.end();
   }
 }
 
-interface Address {
-  readonly port: number;
-  readonly host: string;
-  /** Called with the port once the console listens. */
-  readonly show: (port: number) => void;
-}
-
+/** @param show - called with the port once the console listens */
 async function serve(
   console: StandaloneConsole,
-  { port, host, show }: Address,
+  port: number,
+  host: string,
+  show: (port: number) => void,
   io: CommandIo,
 ): Promise<number> {
   try {

@@ -4,7 +4,6 @@ import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
   DATABASE_OPTIONS as options,
-  type DatabaseCall,
   readDatabaseCall,
   requireOptionsOnly,
   withDatabase,
@@ -30,7 +29,19 @@ export async function run(
   io: CommandIo,
 ): Promise<number> {
   requireOptionsOnly(positionals);
-  const report = await readReport(await readDatabaseCall(values, io));
+  const call = await readDatabaseCall(values, io);
+  const { schema } = call;
+  const report = await withDatabase(call, async (run): Promise<SchemaReport> => {
+    const migrator = new SchemaMigrator(run, schema);
+    const { latest } = migrator;
+    const states = await migrator.states();
+    const steps = states.map(({ version, name, appliedAt }) => ({
+      version,
+      name,
+      appliedAt: appliedAt?.toISOString() ?? null,
+    }));
+    return { schema, state: stateOf(states, latest), latest, steps };
+  });
   printResult(io, values.json, report, schemaText(report));
   return report.state === 'current' ? 0 : NOT_CURRENT;
 }
@@ -50,20 +61,6 @@ export interface SchemaReport {
     /** ISO 8601; `null` if it is pending. */
     readonly appliedAt: string | null;
   }[];
-}
-
-async function readReport(call: DatabaseCall): Promise<SchemaReport> {
-  const { schema } = call;
-  return withDatabase(call, async (run) => {
-    const migrator = new SchemaMigrator(run, schema);
-    const states = await migrator.states();
-    const steps = states.map(({ version, name, appliedAt }) => ({
-      version,
-      name,
-      appliedAt: appliedAt?.toISOString() ?? null,
-    }));
-    return { schema, state: stateOf(states, migrator.latest), latest: migrator.latest, steps };
-  });
 }
 
 function stateOf(steps: readonly MigrationState[], latest: number): SchemaState {
