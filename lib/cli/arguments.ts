@@ -1,18 +1,27 @@
 import { chmod, readFile, writeFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { parseArgs, type ParseArgsConfig, parseEnv } from 'node:util';
+import { parseArgs, parseEnv } from 'node:util';
 import { parseDuration } from '../clock/duration.js';
 import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { type KeyMaterial, parseKey } from '../token/keys/key-material.js';
 import type { SignatureAlgorithm } from '../token/webhook-token.constants.js';
-import { USAGE, type CommandIo } from './command.interface.js';
-import { UnreadableCaptureError } from './captured-request.js';
+import {
+  type Arguments,
+  type CommandIo,
+  type CommandModule,
+  type Commands,
+  type Options,
+  USAGE,
+} from './command.interface.js';
 import { decodeText } from './text-encoding.js';
 
-/** Wrong arguments; the message says what to do, and never quotes a value. */
-export class UsageError extends Error {}
+/** Ends a command with a message, which never quotes a value. */
+export class CommandError extends Error {}
+
+/** Wrong arguments or input; the message says what to do. */
+export class UsageError extends CommandError {}
 
 /** The environment variables with the shared secret and its issuer. */
 export const SECRET_VARIABLE = 'WEBHOOK_SECRET';
@@ -25,7 +34,7 @@ export const KEY_OPTIONS = {
   alg: { type: 'string' },
   kid: { type: 'string' },
   'env-file': { type: 'string' },
-} as const satisfies ParseArgsConfig['options'];
+} as const satisfies Options;
 
 export const KEY_HELP = `  --issuer <iss>         the issuer; default: the variable ${ISSUER_VARIABLE}
   --secret-file <file>   file with the shared secret; default: the variable ${SECRET_VARIABLE}
@@ -34,50 +43,42 @@ export const KEY_HELP = `  --issuer <iss>         the issuer; default: the varia
   --kid <kid>            id of the key
   --env-file <file>      file with these variables, such as .env`;
 
-export type Options = NonNullable<ParseArgsConfig['options']>;
-
-export type Arguments<Known extends Options> = ReturnType<
-  typeof parseArgs<{ args: string[]; options: Known; allowPositionals: true }>
->;
-
 /**
- * Runs a command: parses its arguments, prints its help, and reports wrong usage.
+ * Runs a command: parses its arguments, prints its help, and reports errors of its user.
  *
- * @returns the exit code of `run`, 0 for help, 2 for wrong usage
+ * @returns the exit code of the command, 0 for help, 2 for wrong usage
  */
-export async function runWithArguments<Known extends Options>(
-  command: { readonly name: string; readonly help: string; readonly options: Known },
+export async function runCommand(
+  name: string,
+  { help, options = {}, run }: CommandModule,
   args: readonly string[],
   io: CommandIo,
-  run: (given: Arguments<Known>) => Promise<number>,
+  all: Commands,
 ): Promise<number> {
   try {
     if (args.includes('--help') || args.includes('-h')) {
-      io.stdout.write(command.help);
+      io.stdout.write(help);
       return 0;
     }
-    return await run(parseArguments(args, command.options));
+    return await run(parseArguments(args, options) as never, io, all);
   } catch (error) {
-    const isUsage = error instanceof UsageError || error instanceof UnreadableCaptureError;
-    if (!isUsage && !isWebhookError(error)) throw error;
-    io.stderr.write(`${error.message}\nSee: nestjs-webhook-token ${command.name} --help\n`);
+    const isUsage = error instanceof UsageError || isWebhookError(error);
+    if (!isUsage && !(error instanceof CommandError)) throw error;
+    const advice = isUsage ? `See: nestjs-webhook-token ${name} --help\n` : '';
+    io.stderr.write(`${error.message}\n${advice}`);
     return USAGE;
   }
 }
 
-/** @throws {@link UsageError}, which never quotes a value */
-export function parseArguments<Known extends Options>(
-  args: readonly string[],
-  options: Known,
-): Arguments<Known> {
+/** @throws {@link UsageError} */
+function parseArguments(args: readonly string[], options: Options): Arguments<Options> {
   if (args.some((one) => /^--secret(?:=|$)/.test(one))) {
     throw new UsageError(
       `--secret is not an option, because other users of this machine could read the secret: set ${SECRET_VARIABLE}, or pass --secret-file.`,
     );
   }
   try {
-    const parsed: unknown = parseArgs({ args: [...args], options, allowPositionals: true });
-    return parsed as Arguments<Known>;
+    return parseArgs({ args: [...args], options, allowPositionals: true });
   } catch (error) {
     // The message names the option; of an unknown one, it may quote a mistyped secret.
     const { message } = error as Error;

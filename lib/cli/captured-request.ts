@@ -1,3 +1,4 @@
+import { UsageError } from './arguments.js';
 import { withoutMark } from './text-encoding.js';
 
 /** A captured request with the exact bytes of its body. */
@@ -10,13 +11,10 @@ interface CapturedRequest {
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+) \S+(?: HTTP\/\d(?:\.\d)?)?$/;
 
-/** The input is not a captured request. The message says what to write, and never quotes the input. */
-export class UnreadableCaptureError extends Error {}
-
 /**
  * Reads a captured request: raw HTTP text, or JSON `{ method, headers, body | bodyBase64 }`.
  *
- * @throws {@link UnreadableCaptureError}
+ * @throws {@link UsageError}
  */
 export function readCapturedRequest(input: Buffer): CapturedRequest {
   const bytes = withoutMark(input);
@@ -26,16 +24,16 @@ export function readCapturedRequest(input: Buffer): CapturedRequest {
 function fromJson(bytes: Buffer): CapturedRequest {
   const { method, headers, body, bodyBase64 } = parseObject(bytes);
   if (typeof method !== 'string' || typeof headers !== 'object' || headers === null) {
-    throw new UnreadableCaptureError(
+    throw new UsageError(
       'The JSON is not a request: write { "method": "POST", "headers": { … }, "body": "…" }, or "bodyBase64" instead of "body".',
     );
   }
   const values = Object.values(headers).flat();
   if (!values.every((value) => typeof value === 'string')) {
-    throw new UnreadableCaptureError('A header must be a string or an array of strings.');
+    throw new UsageError('A header must be a string or an array of strings.');
   }
   if (body !== undefined && typeof body !== 'string') {
-    throw new UnreadableCaptureError(
+    throw new UsageError(
       '"body" must be a string: pass the body exactly as it arrived, or pass "bodyBase64". A parsed JSON value would be serialised again, which changes its hash.',
     );
   }
@@ -50,7 +48,7 @@ function fromJson(bytes: Buffer): CapturedRequest {
 function fromBase64(value: unknown): Buffer {
   const bytes = typeof value === 'string' ? Buffer.from(value, 'base64') : undefined;
   if (bytes === undefined || unpadded(bytes.toString('base64')) !== unpadded(value as string)) {
-    throw new UnreadableCaptureError('"bodyBase64" must be a base64 string.');
+    throw new UsageError('"bodyBase64" must be a base64 string.');
   }
   return bytes;
 }
@@ -64,9 +62,7 @@ function parseObject(bytes: Buffer): Record<string, unknown> {
     return JSON.parse(bytes.toString()) as Record<string, unknown>;
   } catch {
     // V8's message would quote the capture, which contains the token.
-    throw new UnreadableCaptureError(
-      'The captured request begins with "{", but is not valid JSON.',
-    );
+    throw new UsageError('The captured request begins with "{", but is not valid JSON.');
   }
 }
 
@@ -75,7 +71,7 @@ function fromHttp(bytes: Buffer): CapturedRequest {
   const [first = '', ...lines] = head.split(/\r?\n/);
   const method = REQUEST_LINE.exec(first)?.[1];
   if (method === undefined) {
-    throw new UnreadableCaptureError(
+    throw new UsageError(
       'The captured request must begin with a request line, such as "POST /webhooks HTTP/1.1".',
     );
   }
@@ -83,7 +79,7 @@ function fromHttp(bytes: Buffer): CapturedRequest {
   for (const line of lines) {
     const colon = line.indexOf(':');
     if (colon <= 0) {
-      throw new UnreadableCaptureError(
+      throw new UsageError(
         'A line after the request line is not a header: write "Name: value" lines, an empty line, then the body.',
       );
     }

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
-import { USAGE, type Command, type CommandIo, type CommandOutput } from './command.interface.js';
+import { USAGE, type CommandIo, type CommandOutput, type Commands } from './command.interface.js';
 
 const NAME = 'nestjs-webhook-token';
 
-/** All commands. To add one, write a file that exports `run` and add a row here. */
-const COMMANDS: Readonly<Record<string, Command>> = {
+/** All commands. To add one, write a file that exports `help`, `options` and `run`, and add a row here. */
+const COMMANDS: Commands = {
   keygen: {
     summary: 'creates a shared secret or a key pair',
     load: () => import('./keygen.command.js'),
@@ -90,8 +90,8 @@ export async function runCommandLine(args: readonly string[], streams: CommandIo
     );
     return USAGE;
   }
-  const { run } = await COMMANDS[name]!.load();
-  return run(rest, io, COMMANDS);
+  const { runCommand } = await import('./arguments.js');
+  return runCommand(name, await COMMANDS[name]!.load(), rest, io, COMMANDS);
 }
 
 /**

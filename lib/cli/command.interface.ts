@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { ParseArgsConfig, parseArgs } from 'node:util';
 
 /** Where a command prints to. Strings are escaped, so that they cannot control a terminal; bytes are written as they are. */
 export interface CommandOutput {
@@ -14,20 +15,27 @@ export interface CommandIo {
   readonly signal?: AbortSignal | undefined;
 }
 
+export type Options = NonNullable<ParseArgsConfig['options']>;
+
+/** What the user has passed to a command. */
+export type Arguments<Known extends Options> = ReturnType<
+  typeof parseArgs<{ args: string[]; options: Known; allowPositionals: true }>
+>;
+
 /** The module of a command; loaded only when the command runs. */
 export interface CommandModule {
   readonly help: string;
+  /** Default: none. */
+  readonly options?: Options;
   /**
-   * @param args - the arguments after the command's name
+   * @param given - the {@link Arguments} of its options
    * @param all - every command, by name
-   * @returns an exit code that the help explains; {@link USAGE} for wrong usage
+   * @returns an exit code that the help explains
    */
-  run(
-    args: readonly string[],
-    io: CommandIo,
-    all: Readonly<Record<string, Command>>,
-  ): Promise<number>;
+  run(given: never, io: CommandIo, all: Commands): Promise<number>;
 }
+
+export type Commands = Readonly<Record<string, Command>>;
 
 export interface Command {
   readonly summary: string;

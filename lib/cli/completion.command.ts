@@ -1,5 +1,5 @@
-import { runWithArguments, UsageError } from './arguments.js';
-import type { Command, CommandIo } from './command.interface.js';
+import { UsageError } from './arguments.js';
+import type { Arguments, CommandIo, Commands, Options } from './command.interface.js';
 
 export const help = `Usage: nestjs-webhook-token completion <bash|zsh|fish>
 
@@ -50,22 +50,19 @@ ${SCRIPTS['bash']!(commands)}`,
 };
 
 export async function run(
-  args: readonly string[],
+  { positionals: [shell = '', ...more] }: Arguments<Options>,
   io: CommandIo,
-  all: Readonly<Record<string, Command>>,
+  all: Commands,
 ): Promise<number> {
-  const command = { name: 'completion', help, options: {} };
-  return runWithArguments(command, args, io, async ({ positionals: [shell = '', ...more] }) => {
-    if (more.length > 0 || !Object.hasOwn(SCRIPTS, shell)) {
-      throw new UsageError('Pass one shell: bash, zsh or fish.');
-    }
-    const commands: (readonly [string, readonly string[]])[] = [];
-    for (const [name, { load }] of Object.entries(all)) {
-      commands.push([name, optionsOf((await load()).help)]);
-    }
-    io.stdout.write(SCRIPTS[shell]!(commands));
-    return 0;
-  });
+  if (more.length > 0 || !Object.hasOwn(SCRIPTS, shell)) {
+    throw new UsageError('Pass one shell: bash, zsh or fish.');
+  }
+  const commands: (readonly [string, readonly string[]])[] = [];
+  for (const [name, { load }] of Object.entries(all)) {
+    commands.push([name, optionsOf((await load()).help)]);
+  }
+  io.stdout.write(SCRIPTS[shell]!(commands));
+  return 0;
 }
 
 /** The options that a help lists, at the beginning of its lines. */

@@ -1,10 +1,24 @@
-import { KEY_HELP, printResult, runWithArguments } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
-import { CONFORMANCE_OPTIONS, readConformanceCall } from './conformance/conformance-options.js';
+import { isEventName } from '../token/event-name.js';
+import {
+  KEY_HELP,
+  KEY_OPTIONS,
+  printResult,
+  readAll,
+  readContent,
+  readIssuerKey,
+  UsageError,
+} from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import { reportJson, reportText } from './conformance/conformance-report.js';
 import { runConformance, type ConformanceRun } from './conformance/conformance.runner.js';
 import { ProbeContext } from './conformance/probe.context.js';
-import { CONFORMANCE_PROFILES, PROBE_GROUPS } from './conformance/probe.interface.js';
+import {
+  CONFORMANCE_PROFILES,
+  type ConformanceProfile,
+  PROBE_GROUPS,
+} from './conformance/probe.interface.js';
+import { signerOf } from './conformance/probe.signer.js';
+import { readTarget } from './http-call.js';
 
 const FAILED = 1;
 const UNREACHABLE = 3;
@@ -27,17 +41,61 @@ ${KEY_HELP}
 Exit code: 0 every required probe passes, 1 one fails, 2 wrong usage, 3 the receiver is unreachable.
 `;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'conformance', help, options: CONFORMANCE_OPTIONS };
-  return runWithArguments(command, args, io, async (given) => {
-    const { settings, target, only } = await readConformanceCall(given, io.env);
-    const context = new ProbeContext({ ...settings, now: Date.now });
-    const found = await runConformance(context, target, only);
-    const subject = { url: target.url.href, profile: context.profile };
-    printResult(io, given.values.json, reportJson(subject, found), reportText(subject, found));
-    if (found.end !== 'complete') io.stderr.write(`${adviceOn(found)}\n`);
-    return exitCode(found);
-  });
+export const options = {
+  ...KEY_OPTIONS,
+  audience: { type: 'string' },
+  // A receiver seldom has a handler for this event, which would validate its data.
+  event: { type: 'string', default: 'webhook.conformance' },
+  profile: { type: 'string', default: 'webhook-token' },
+  only: { type: 'string' },
+  timeout: { type: 'string', default: '5s' },
+  'allow-http': { type: 'boolean' },
+  'insecure-ca': { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
+
+type Given = Arguments<typeof options>;
+
+export async function run(given: Given, io: CommandIo): Promise<number> {
+  const { settings, target, only } = await readCall(given, io);
+  const context = new ProbeContext({ ...settings, now: Date.now });
+  const found = await runConformance(context, target, only);
+  const subject = { url: target.url.href, profile: context.profile };
+  printResult(io, given.values.json, reportJson(subject, found), reportText(subject, found));
+  if (found.end !== 'complete') io.stderr.write(`${adviceOn(found)}\n`);
+  return exitCode(found);
+}
+
+/** @throws {@link UsageError} with every problem of the arguments */
+async function readCall({ values, positionals: [address, ...more] }: Given, { env }: CommandIo) {
+  const { audience, event, kid, 'insecure-ca': caFile } = values;
+  const [{ url, timeout }, { issuer, key }, profile, only, ca] = await readAll(
+    () => {
+      if (more.length > 0) throw new UsageError('Pass one URL.');
+      return readTarget(address, values);
+    },
+    async () => readIssuerKey(values, env, 'sign'),
+    () => readProfile(values.profile, event),
+    () => (values.only === undefined ? undefined : oneOf(PROBE_GROUPS, values.only, '--only')),
+    async () => (caFile === undefined ? undefined : (await readContent(caFile)).toString()),
+  );
+  return {
+    settings: { profile, issuer, audience, event, kid, signer: signerOf(key) },
+    target: { url, timeout, ca },
+    only,
+  };
+}
+
+function readProfile(name: string, event: string): ConformanceProfile {
+  const profile = oneOf(CONFORMANCE_PROFILES, name, '--profile');
+  if (isEventName(event, profile)) return profile;
+  throw new UsageError('--event must be the name of an event, such as order.created.');
+}
+
+function oneOf<T extends string>(all: readonly T[], value: string, option: string): T {
+  const found = all.find((one) => one === value);
+  if (found !== undefined) return found;
+  throw new UsageError(`${option} must be one of ${all.join(', ')}.`);
 }
 
 function adviceOn({ end, reason, clockSkew = 0 }: ConformanceRun): string {

@@ -4,29 +4,19 @@ import type { LoggerService } from '@nestjs/common';
 import type { ConsoleCapability } from '../console/console-api.js';
 import type { StandaloneConsole } from '../console/standalone-console.js';
 import type { RunStatement } from '../postgres/database.js';
-import {
-  type Arguments,
-  interruption,
-  isLoopback,
-  readText,
-  readPort,
-  readVariables,
-  UsageError,
-} from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { interruption, isLoopback, readText, readPort, UsageError } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
   DATABASE_OPTIONS,
   type DatabaseCall,
-  readDatabaseCall,
-} from './database/database-call.js';
-import {
   installed,
   openPool,
+  readDatabaseCall,
+  requireOptionsOnly,
   requireTables,
-  runDatabaseCommand,
   withDatabase,
-} from './database/database-session.js';
+} from './database.js';
 
 /** The environment variable with the token to log in with. */
 const TOKEN_VARIABLE = 'WEBHOOK_CONSOLE_TOKEN';
@@ -53,7 +43,7 @@ ${DATABASE_HELP}
 Exit code: 0 interrupted, 2 wrong usage or a database error, 3 the port cannot be used.
 `;
 
-const OPTIONS = {
+export const options = {
   ...DATABASE_OPTIONS,
   allow: { type: 'string' },
   queue: { type: 'string' },
@@ -72,60 +62,54 @@ const ALLOWED: readonly ConsoleCapability[] = [
   'manage-endpoints',
 ];
 
-type Values = Arguments<typeof OPTIONS>['values'];
+type Given = Arguments<typeof options>;
+type Values = Given['values'];
 
 /** Serves the console until `io.signal` is aborted. */
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'console', help, options: OPTIONS };
-  return runDatabaseCommand(command, args, io, async (values) => {
-    const env = await readVariables(values['env-file'], io.env);
-    const call = readDatabaseCall(values, env);
-    const capabilities = readCapabilities(values.allow);
-    const { host = '127.0.0.1' } = values;
-    const port = readPort(values.port ?? '4400');
-    const ownToken = await readToken(values, env, host);
-    const token = ownToken ?? randomBytes(32).toString('base64url');
-    const { queue = DEFAULT_QUEUE, 'receiver-queue': receiverQueues = [] } = values;
-    await withDatabase(call, async (query) => requireQueues(query, call, values));
-    const { createStandaloneConsole } = await installed(
-      async () => import('../console/standalone-console.js'),
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  requireOptionsOnly(positionals);
+  const call = await readDatabaseCall(values, io);
+  const capabilities = readCapabilities(values.allow);
+  const { host = '127.0.0.1' } = values;
+  const port = readPort(values.port ?? '4400');
+  const ownToken = await readToken(values, call.env, host);
+  const token = ownToken ?? randomBytes(32).toString('base64url');
+  const { queue = DEFAULT_QUEUE, 'receiver-queue': receiverQueues = [] } = values;
+  await withDatabase(call, async (query) => requireQueues(query, call, values));
+  const { createStandaloneConsole } = await installed(
+    async () => import('../console/standalone-console.js'),
+  );
+  const pool = await openPool(call, CONNECTIONS);
+  try {
+    const console = await installed(async () =>
+      createStandaloneConsole({
+        pool,
+        schema: call.schema,
+        queue,
+        receiverQueues,
+        capabilities,
+        actor: io.env['USER'] ?? io.env['USERNAME'],
+        token,
+        logger: loggerTo(io.stderr),
+      }),
     );
-    const pool = await openPool(call, CONNECTIONS);
-    try {
-      const console = await installed(async () =>
-        createStandaloneConsole({
-          pool,
-          schema: call.schema,
-          queue,
-          receiverQueues,
-          capabilities,
-          actor: io.env['USER'] ?? io.env['USERNAME'],
-          token,
-          logger: loggerTo(io.stderr),
-        }),
-      );
-      const fragment = ownToken === undefined ? `#token=${token}` : '';
-      const show = (bound: number): void => {
-        const url = `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/console/${fragment}`;
-        io.stdout.write(values.json === true ? `${JSON.stringify({ url })}\n` : `Open ${url}\n`);
-      };
-      return await serve(console, { port, host, show }, io);
-    } finally {
-      await pool.end();
-    }
-  });
+    const fragment = ownToken === undefined ? `#token=${token}` : '';
+    const show = (bound: number): void => {
+      const url = `http://${isIPv6(host) ? `[${host}]` : host}:${bound}/console/${fragment}`;
+      io.stdout.write(values.json === true ? `${JSON.stringify({ url })}\n` : `Open ${url}\n`);
+    };
+    return await serve(console, port, host, show, io);
+  } finally {
+    await pool.end();
+  }
 }
 
-interface Address {
-  readonly port: number;
-  readonly host: string;
-  /** Called with the port once the console listens. */
-  readonly show: (port: number) => void;
-}
-
+/** @param show - called with the port once the console listens */
 async function serve(
   console: StandaloneConsole,
-  { port, host, show }: Address,
+  port: number,
+  host: string,
+  show: (port: number) => void,
   io: CommandIo,
 ): Promise<number> {
   try {

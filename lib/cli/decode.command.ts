@@ -1,5 +1,5 @@
-import { printResult, runWithArguments, UsageError } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { printResult, UsageError } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import { readToken, tokenText } from './verify.command.js';
 
 export const help = `Usage: nestjs-webhook-token decode [file] [--json]
@@ -12,19 +12,18 @@ from a file or standard input. To verify it, use verify.
 Exit code: 0 decoded, 2 wrong usage or no token.
 `;
 
-const OPTIONS = {
+export const options = {
   json: { type: 'boolean' },
 } as const;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'decode', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const [header, claims] = (await readToken(positionals, io)).split('.').slice(0, 2).map(decode);
-    if (claims === undefined) throw new UsageError('The input is not a signed token.');
-    const text = `UNVERIFIED: anyone can write these claims\n${tokenText(header, claims)}\n`;
-    printResult(io, values.json, { verified: false, header, claims }, text);
-    return 0;
-  });
+type Given = Arguments<typeof options>;
+
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  const [header, claims] = (await readToken(positionals, io)).split('.').slice(0, 2).map(decode);
+  if (claims === undefined) throw new UsageError('The input is not a signed token.');
+  const text = `UNVERIFIED: anyone can write these claims\n${tokenText(header, claims)}\n`;
+  printResult(io, values.json, { verified: false, header, claims }, text);
+  return 0;
 }
 
 function decode(part: string): unknown {

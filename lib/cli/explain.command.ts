@@ -1,17 +1,8 @@
 import { type ExplainedRules, explainRequest } from '../explain/explain-request.js';
 import { fromRequestLike } from '../request/request-like.js';
 import { compareReceipts, type WebhookReceipt } from '../token/webhook-receipt.js';
-import type { CommandIo } from './command.interface.js';
-import {
-  type Arguments,
-  jsonOf,
-  KEY_HELP,
-  printResult,
-  readInput,
-  readText,
-  runWithArguments,
-  UsageError,
-} from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
+import { jsonOf, KEY_HELP, printResult, readInput, readText, UsageError } from './arguments.js';
 import { readClock, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import { readSender, rulesOfSender, SENDER_NAMES } from './sender-options.js';
 import { readCapturedRequest } from './captured-request.js';
@@ -35,7 +26,7 @@ ${KEY_HELP}
 Exit code: 0 accepted, 1 refused, 2 wrong usage.
 `;
 
-const OPTIONS = {
+export const options = {
   ...RECEIVER_OPTIONS,
   sender: { type: 'string' },
   now: { type: 'string' },
@@ -43,15 +34,9 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'explain', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async (given) => explain(given, io));
-}
+type Given = Arguments<typeof options>;
 
-async function explain(
-  { values, positionals }: Arguments<typeof OPTIONS>,
-  io: CommandIo,
-): Promise<number> {
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
   if (positionals.length > 1) throw new UsageError('Pass one file; run the command once per file.');
   const rules = await explainedRules(values, io);
   const sent = values.receipt === undefined ? undefined : await receiptFrom(values.receipt);
@@ -65,7 +50,7 @@ async function explain(
 }
 
 async function explainedRules(
-  values: Arguments<typeof OPTIONS>['values'],
+  values: Given['values'],
   { env }: CommandIo,
 ): Promise<ExplainedRules> {
   if (values.sender === undefined) return readRules(values, env);

@@ -3,6 +3,7 @@ import https from 'node:https';
 import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
 import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
 import { isLoopback, readTimeout, UsageError } from './arguments.js';
+import type { Arguments } from './command.interface.js';
 
 const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
 
@@ -59,11 +60,7 @@ export class UnreachableError extends Error {}
 /** @throws {@link UsageError} */
 export function readTarget(
   address: string | undefined,
-  values: {
-    readonly timeout?: string | undefined;
-    readonly 'allow-http'?: boolean | undefined;
-    readonly 'allow-private'?: boolean | undefined;
-  },
+  values: Arguments<typeof TARGET_OPTIONS>['values'],
 ): CallTarget {
   const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
   if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {

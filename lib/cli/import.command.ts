@@ -1,24 +1,17 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { isSchemaName, SCHEMA_RULE } from '../postgres/sql-text.js';
 import type { RunStatement } from '../postgres/database.js';
+import { jsonOf, printResult, readInput, readSecret, textOf, UsageError } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
-  type Arguments,
-  jsonOf,
-  printResult,
-  readInput,
-  readSecret,
-  readVariables,
-  textOf,
-  UsageError,
-} from './arguments.js';
-import type { CommandIo } from './command.interface.js';
-import { DATABASE_HELP, DATABASE_OPTIONS, readDatabaseCall } from './database/database-call.js';
-import {
+  DATABASE_HELP,
+  DATABASE_OPTIONS,
   installed,
+  readDatabaseCall,
+  requireOptionsOnly,
   requireTables,
-  runDatabaseCommand,
   withTransaction,
-} from './database/database-session.js';
+} from './database.js';
 import { readConvoy } from './import/convoy.js';
 import type { ImportedEndpoint, ImportTarget } from './import/endpoint-importer.js';
 import { OfficialKeys, readNestWebhooks } from './import/nest-webhooks.js';
@@ -57,7 +50,7 @@ Exit code: 0 imported, or would be, 1 nothing written because an endpoint is inv
 or a database error.
 `;
 
-const OPTIONS = {
+export const options = {
   ...DATABASE_OPTIONS,
   apply: { type: 'boolean' },
   'skip-invalid': { type: 'boolean' },
@@ -72,7 +65,7 @@ const OPTIONS = {
 const INVALID = 1;
 const SOURCES = ['svix', 'outpost', 'convoy', 'nestjs'] as const;
 type Source = (typeof SOURCES)[number];
-type Values = Arguments<typeof OPTIONS>['values'];
+type Values = Arguments<typeof options>['values'];
 
 /** What `import --json` prints. */
 export interface ImportReport {
@@ -83,46 +76,44 @@ export interface ImportReport {
 }
 
 /** Imports endpoints, or reports what would be imported. */
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'import', help, options: OPTIONS, positionals: 2 };
-  return runDatabaseCommand(command, args, io, async (values, [name, file]) => {
-    const source = readSource(name);
-    const env = await readVariables(values['env-file'], io.env);
-    const call = readDatabaseCall(values, env);
-    const mode = readMode(values.mode, source);
-    const fromSchema = readOfficialSchema(values, source, file);
-    const sealingKey = await readSealingKey(values, env);
-    const keys = new OfficialKeys(keysOf(env[OFFICIAL_KEYS_VARIABLE]));
-    const exported = file === undefined ? undefined : await readExport(file, io);
-    const read = (rows: unknown): readonly SourceEndpoint[] => readAll(source, rows, mode, keys);
-    const given = exported === undefined ? undefined : read(exported);
-    // Loads Nest, which other commands do not need.
-    const { importEndpoints } = await installed(
-      async () => import('./import/endpoint-importer.js'),
-    );
-    const isStrict = values['skip-invalid'] !== true;
-    const report = await withTransaction<ImportReport>(call, async (client, query) => {
-      await requireTables(query, call);
-      const target: ImportTarget = {
-        client,
-        schema: call.schema,
-        sealingKey,
-        egress: {
-          allowHttp: values['allow-http'],
-          allowPrivateNetworks: values['allow-private'],
-        },
-      };
-      const found = given ?? read(await readOfficialTable(query, fromSchema));
-      if (found.length === 0) throw new UsageError(EMPTY[source]);
-      const endpoints = await importEndpoints(found, target);
-      const isRefused = isStrict && endpoints.some(({ result }) => result === 'invalid');
-      const applied = values.apply === true && !isRefused;
-      return { commit: applied, result: { source, applied, endpoints } };
-    });
-    printResult(io, values.json, report, reportText(report));
-    const hasInvalid = report.endpoints.some(({ result }) => result === 'invalid');
-    return isStrict && hasInvalid ? INVALID : 0;
+export async function run(
+  { values, positionals: [name, file, ...more] }: Arguments<typeof options>,
+  io: CommandIo,
+): Promise<number> {
+  requireOptionsOnly(more);
+  const source = readSource(name);
+  const call = await readDatabaseCall(values, io);
+  const mode = readMode(values.mode, source);
+  const fromSchema = readOfficialSchema(values, source, file);
+  const sealingKey = await readSealingKey(values, call.env);
+  const keys = new OfficialKeys(keysOf(call.env[OFFICIAL_KEYS_VARIABLE]));
+  const exported = file === undefined ? undefined : await readExport(file, io);
+  const read = (rows: unknown): readonly SourceEndpoint[] => readAll(source, rows, mode, keys);
+  const given = exported === undefined ? undefined : read(exported);
+  // Loads Nest, which other commands do not need.
+  const { importEndpoints } = await installed(async () => import('./import/endpoint-importer.js'));
+  const isStrict = values['skip-invalid'] !== true;
+  const report = await withTransaction<ImportReport>(call, async (client, query) => {
+    await requireTables(query, call);
+    const target: ImportTarget = {
+      client,
+      schema: call.schema,
+      sealingKey,
+      egress: {
+        allowHttp: values['allow-http'],
+        allowPrivateNetworks: values['allow-private'],
+      },
+    };
+    const found = given ?? read(await readOfficialTable(query, fromSchema));
+    if (found.length === 0) throw new UsageError(EMPTY[source]);
+    const endpoints = await importEndpoints(found, target);
+    const isRefused = isStrict && endpoints.some(({ result }) => result === 'invalid');
+    const applied = values.apply === true && !isRefused;
+    return { commit: applied, result: { source, applied, endpoints } };
   });
+  printResult(io, values.json, report, reportText(report));
+  const hasInvalid = report.endpoints.some(({ result }) => result === 'invalid');
+  return isStrict && hasInvalid ? INVALID : 0;
 }
 
 function readSource(name: string | undefined): Source {

@@ -1,8 +1,8 @@
 import { generateKeyPairSync, type KeyObject, randomBytes } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { isKeyId, KEY_ID_RULE } from '../token/identifier.js';
-import { runWithArguments, UsageError, writeOwnFile } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { UsageError, writeOwnFile } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 
 export const help = `Usage: nestjs-webhook-token keygen [alg] [options]
 
@@ -19,11 +19,13 @@ Without --out, the secret or private key is printed. Existing files are not over
 Exit code: 0 created, 2 wrong usage.
 `;
 
-const OPTIONS = {
+export const options = {
   out: { type: 'string' },
   kid: { type: 'string' },
   json: { type: 'boolean' },
 } as const;
+
+type Given = Arguments<typeof options>;
 
 const PAIRS: Readonly<Record<string, () => { publicKey: KeyObject; privateKey: KeyObject }>> = {
   ES256: () => generateKeyPairSync('ec', { namedCurve: 'P-256' }),
@@ -44,26 +46,23 @@ interface CreatedKey {
   readonly files: Readonly<Record<string, string>>;
 }
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'keygen', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const [alg = 'HS256', ...more] = positionals;
-    if (more.length > 0 || (alg !== 'HS256' && !Object.hasOwn(PAIRS, alg))) {
-      throw new UsageError(`Pass one algorithm: HS256, ${Object.keys(PAIRS).join(', ')}.`);
-    }
-    const { out, kid, json: isJson = false } = values;
-    if (alg === 'HS256' && kid !== undefined) {
-      throw new UsageError('--kid needs a key pair: a secret is known by its issuer alone.');
-    }
-    if (kid !== undefined && !isKeyId(kid)) throw new UsageError(`--${KEY_ID_RULE}.`);
-    const key = alg === 'HS256' ? secret() : keyPair(alg, kid);
-    const files = out === undefined ? undefined : await writeAll(out, key.files);
-    for (const file of files ?? []) io.stderr.write(`Wrote ${file}\n`);
-    const printed = files === undefined ? key.json : { alg, kid: key.json['kid'], files };
-    if (isJson) io.stdout.write(`${JSON.stringify(printed, undefined, 2)}\n`);
-    else if (files === undefined) io.stdout.write(key.text);
-    return 0;
-  });
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  const [alg = 'HS256', ...more] = positionals;
+  if (more.length > 0 || (alg !== 'HS256' && !Object.hasOwn(PAIRS, alg))) {
+    throw new UsageError(`Pass one algorithm: HS256, ${Object.keys(PAIRS).join(', ')}.`);
+  }
+  const { out, kid, json: isJson = false } = values;
+  if (alg === 'HS256' && kid !== undefined) {
+    throw new UsageError('--kid needs a key pair: a secret is known by its issuer alone.');
+  }
+  if (kid !== undefined && !isKeyId(kid)) throw new UsageError(`--${KEY_ID_RULE}.`);
+  const key = alg === 'HS256' ? secret() : keyPair(alg, kid);
+  const files = out === undefined ? undefined : await writeAll(out, key.files);
+  for (const file of files ?? []) io.stderr.write(`Wrote ${file}\n`);
+  const printed = files === undefined ? key.json : { alg, kid: key.json['kid'], files };
+  if (isJson) io.stdout.write(`${JSON.stringify(printed, undefined, 2)}\n`);
+  else if (files === undefined) io.stdout.write(key.text);
+  return 0;
 }
 
 function secret(): CreatedKey {

@@ -12,9 +12,9 @@ import { openRequest } from '../request/open-request.js';
 import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import { readApplicationAnswer } from './application-answer.js';
-import { interruption, KEY_HELP, readPort, runWithArguments, UsageError } from './arguments.js';
+import { interruption, KEY_HELP, readPort, UsageError } from './arguments.js';
 import { MAX_BODY_BYTES, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
-import type { CommandIo } from './command.interface.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
   call,
   type CallAnswer,
@@ -44,7 +44,7 @@ ${TARGET_HELP}
 Exit code: 0 interrupted, 2 wrong usage, 3 the port cannot be used.
 `;
 
-const OPTIONS = {
+export const options = {
   ...RECEIVER_OPTIONS,
   ...TARGET_OPTIONS,
   port: { type: 'string', default: '4000' },
@@ -52,6 +52,8 @@ const OPTIONS = {
   fail: { type: 'string' },
   json: { type: 'boolean' },
 } as const;
+
+type Given = Arguments<typeof options>;
 
 const UNUSABLE_PORT = 3;
 /** Events whose attempts are counted. */
@@ -61,23 +63,19 @@ const MAX_COUNTED = 10_000;
 const ANSWER_HEADERS = ['content-type', 'retry-after', 'webhook-duplicate', 'webhook-error'];
 
 /** Receives webhooks until `io.signal` is aborted. */
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'listen', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    if (positionals.length > 0)
-      throw new UsageError('Pass options only; the path does not matter.');
-    const port = readPort(values.port);
-    const rules = await readRules(values, io.env);
-    const forwardTo = values['forward-to'];
-    const listener = new Listener({
-      rules,
-      failures: readFailures(values.fail),
-      target: forwardTo === undefined ? undefined : readTarget(forwardTo, values),
-      write: (entry) =>
-        void io.stdout.write(values.json === true ? `${JSON.stringify(entry)}\n` : print(entry)),
-    });
-    return listen(listener, port, rules.issuer, io);
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  if (positionals.length > 0) throw new UsageError('Pass options only; the path does not matter.');
+  const port = readPort(values.port);
+  const rules = await readRules(values, io.env);
+  const forwardTo = values['forward-to'];
+  const listener = new Listener({
+    rules,
+    failures: readFailures(values.fail),
+    target: forwardTo === undefined ? undefined : readTarget(forwardTo, values),
+    write: (entry) =>
+      void io.stdout.write(values.json === true ? `${JSON.stringify(entry)}\n` : print(entry)),
   });
+  return listen(listener, port, rules.issuer, io);
 }
 
 /** Parses `503x2,500` into the status of each attempt. */

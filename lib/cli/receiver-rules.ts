@@ -1,14 +1,8 @@
 import type { RequestRules } from '../request/webhook-scheme.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import { DEFAULT_MAX_JSON_MEMBERS, type WebhookProfile } from '../token/webhook-token.constants.js';
-import {
-  KEY_OPTIONS,
-  type KeyValues,
-  type Options,
-  readIssuerKey,
-  UsageError,
-} from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { KEY_OPTIONS, readIssuerKey, UsageError } from './arguments.js';
+import type { Arguments, CommandIo, Options } from './command.interface.js';
 
 export const RECEIVER_OPTIONS = {
   ...KEY_OPTIONS,
@@ -27,12 +21,7 @@ export const BODY_RULES = {
 
 /** @throws {@link UsageError} */
 export async function readRules(
-  values: KeyValues & {
-    readonly audience?: readonly string[] | undefined;
-    readonly profile?: readonly string[] | undefined;
-    /** The time of its clock, in ISO 8601. */
-    readonly now?: string | undefined;
-  },
+  values: Arguments<typeof RECEIVER_OPTIONS>['values'] & { readonly now?: string | undefined },
   env: CommandIo['env'],
 ): Promise<RequestRules & { readonly issuer: string }> {
   const { issuer, key } = await readIssuerKey(values, env, 'verify');

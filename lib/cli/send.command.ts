@@ -5,12 +5,11 @@ import {
   KEY_HELP,
   printResult,
   readContent,
-  runWithArguments,
   UsageError,
   writeOwnFile,
 } from './arguments.js';
 import { capturedJson, readCapturedRequest } from './captured-request.js';
-import type { CommandIo } from './command.interface.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
   call,
   type CallAnswer,
@@ -38,7 +37,7 @@ ${TARGET_HELP}
 Exit code: 0 acknowledged, 1 refused, 2 wrong usage, 3 no answer.
 `;
 
-const OPTIONS = {
+export const options = {
   ...SIGN_OPTIONS,
   ...TARGET_OPTIONS,
   record: { type: 'string' },
@@ -46,35 +45,34 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
+type Given = Arguments<typeof options>;
+
 const REFUSED = 1;
 const UNREACHABLE = 3;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'send', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const [url, event, data, ...more] = positionals;
-    if (more.length > 0)
-      throw new UsageError('Pass a URL, an event, and its data as one quoted argument.');
-    const recorded = values.replay === undefined ? undefined : await readRecorded(values.replay);
-    if (recorded !== undefined && event !== undefined) {
-      throw new UsageError('--replay sends a recorded event; pass no event.');
-    }
-    const target = readTarget(url ?? recorded?.url, values);
-    const request = recorded?.request ?? (await signArguments(event, data, values, io));
-    if (values.record !== undefined) await record(values.record, target.url, request);
-    let answer: CallAnswer;
-    try {
-      answer = await call(target, request);
-    } catch (error) {
-      if (!(error instanceof UnreachableError)) throw error;
-      io.stderr.write(`${target.url.origin} did not answer. ${error.message}\n`);
-      return UNREACHABLE;
-    }
-    const verdict = judge(request.method, answer);
-    const facts = [target.url, request, answer, verdict] as const;
-    printResult(io, values.json, report(...facts), print(...facts));
-    return verdict.acknowledged ? 0 : REFUSED;
-  });
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  const [url, event, data, ...more] = positionals;
+  if (more.length > 0)
+    throw new UsageError('Pass a URL, an event, and its data as one quoted argument.');
+  const recorded = values.replay === undefined ? undefined : await readRecorded(values.replay);
+  if (recorded !== undefined && event !== undefined) {
+    throw new UsageError('--replay sends a recorded event; pass no event.');
+  }
+  const target = readTarget(url ?? recorded?.url, values);
+  const request = recorded?.request ?? (await signArguments(event, data, values, io));
+  if (values.record !== undefined) await record(values.record, target.url, request);
+  let answer: CallAnswer;
+  try {
+    answer = await call(target, request);
+  } catch (error) {
+    if (!(error instanceof UnreachableError)) throw error;
+    io.stderr.write(`${target.url.origin} did not answer. ${error.message}\n`);
+    return UNREACHABLE;
+  }
+  const verdict = judge(request.method, answer);
+  const facts = [target.url, request, answer, verdict] as const;
+  printResult(io, values.json, report(...facts), print(...facts));
+  return verdict.acknowledged ? 0 : REFUSED;
 }
 
 interface Recorded {

@@ -1,15 +1,8 @@
 import { signWebhook, type SignedTestWebhook } from '../testing/sign-webhook.js';
 import { isEventName } from '../token/event-name.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
-import {
-  KEY_OPTIONS,
-  type KeyValues,
-  readIssuerKey,
-  readInput,
-  textOf,
-  UsageError,
-} from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { KEY_OPTIONS, readIssuerKey, readInput, textOf, UsageError } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import { readSender, SENDER_NAMES } from './sender-options.js';
 
 export const SIGN_OPTIONS = {
@@ -35,9 +28,7 @@ export const SIGN_HELP = `  --sender <name>        sign as another sender instea
   --subject <sub>        subject of the token
   --lifetime <seconds>   default 300`;
 
-type SignValues = {
-  readonly [Name in keyof typeof SIGN_OPTIONS]?: string | readonly string[] | undefined;
-} & { readonly audience?: readonly string[] | undefined };
+type SignValues = Arguments<typeof SIGN_OPTIONS>['values'];
 
 /**
  * @param data - JSON, `@file`, `-` for standard input; `undefined` for none
@@ -49,14 +40,8 @@ export async function signArguments(
   values: SignValues,
   io: CommandIo,
 ): Promise<SignedTestWebhook> {
-  const {
-    profile,
-    method = 'auto',
-    lifetime,
-    audience,
-  } = values as Record<string, string> & Pick<SignValues, 'audience'>;
-  const { sender } = values as { readonly sender?: string };
-  if (sender !== undefined) return signAs(sender, { event, data, values }, io);
+  const { profile, method = 'auto', lifetime, audience, sender, id, subject } = values;
+  if (sender !== undefined) return signAs(sender, event, data, values, io);
   if (!isEventName(event, profile as WebhookProfile)) {
     throw new UsageError('Pass the name of the event, such as order.created.');
   }
@@ -66,8 +51,8 @@ export async function signArguments(
   if (lifetime !== undefined && !/^\d{1,6}$/.test(lifetime)) {
     throw new UsageError('--lifetime must be a number of seconds.');
   }
-  const { issuer, key } = await readIssuerKey(values as Record<string, string>, io.env, 'sign');
-  const contentType = values['content-type'] as string | undefined;
+  const { issuer, key } = await readIssuerKey(values, io.env, 'sign');
+  const contentType = values['content-type'];
   const bytes = data === undefined ? undefined : await readData(data, io);
   const isJson = contentType === undefined || /^application\/(?:\S+\+)?json\b/.test(contentType);
   return signWebhook(event, (isJson ? parseData(bytes, data) : bytes) as never, {
@@ -76,8 +61,8 @@ export async function signArguments(
     profile: profile as WebhookProfile | undefined,
     method: method as 'auto',
     contentType,
-    id: values.id as string | undefined,
-    subject: values.subject as string | undefined,
+    id,
+    subject,
     audience: audience?.length === 1 ? audience[0] : audience,
     lifetime: lifetime === undefined ? undefined : Number(lifetime),
   });
@@ -85,21 +70,19 @@ export async function signArguments(
 
 async function signAs(
   name: string,
-  {
-    event,
-    data,
-    values,
-  }: { event: string | undefined; data: string | undefined; values: SignValues },
+  event: string | undefined,
+  data: string | undefined,
+  values: SignValues,
   io: CommandIo,
 ): Promise<SignedTestWebhook> {
-  const sender = await readSender(name, values as KeyValues & SignValues, io.env);
+  const sender = await readSender(name, values, io.env);
   if (!isEventName(event, 'swt-draft-00')) {
     throw new UsageError('Pass the name of the event, such as invoice.paid.');
   }
   const signed = await sender.sign({
     event,
     data: parseData(data === undefined ? undefined : await readData(data, io), data),
-    id: values.id as string | undefined,
+    id: values.id,
     now: Date.now(),
   });
   return { method: 'POST', token: '', ...signed };

@@ -1,5 +1,5 @@
-import { KEY_HELP, printResult, runWithArguments, UsageError } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { KEY_HELP, printResult, UsageError } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import { signArguments, SIGN_HELP, SIGN_OPTIONS } from './sign-options.js';
 import { capturedJson, capturedHttp } from './captured-request.js';
 
@@ -15,19 +15,17 @@ ${SIGN_HELP}
 Exit code: 0 signed, 2 wrong usage.
 `;
 
-const OPTIONS = {
+export const options = {
   ...SIGN_OPTIONS,
   json: { type: 'boolean' },
 } as const;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'sign', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const [event, data, ...more] = positionals;
-    if (more.length > 0)
-      throw new UsageError('Pass an event, and its data as one quoted argument.');
-    const signed = await signArguments(event, data, values, io);
-    printResult(io, values.json, capturedJson(signed), capturedHttp(signed));
-    return 0;
-  });
+type Given = Arguments<typeof options>;
+
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  const [event, data, ...more] = positionals;
+  if (more.length > 0) throw new UsageError('Pass an event, and its data as one quoted argument.');
+  const signed = await signArguments(event, data, values, io);
+  printResult(io, values.json, capturedJson(signed), capturedHttp(signed));
+  return 0;
 }

@@ -1,9 +1,8 @@
 import { scriptSteps } from '../postgres/migrations/schema.migrator.js';
 import { migrationSteps } from '../postgres/migrations/migration-steps.js';
 import { printResult, UsageError } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
-import { readSchema, SCRIPT_OPTIONS } from './database/database-call.js';
-import { runDatabaseCommand } from './database/database-session.js';
+import type { Arguments, CommandIo } from './command.interface.js';
+import { readSchema, requireOptionsOnly } from './database.js';
 
 export const help = `Usage: nestjs-webhook-token sql [options]
 
@@ -16,18 +15,25 @@ Prints the migrations as SQL for your own migration tool. Does not connect to a 
 Exit code: 0 printed, 2 wrong usage.
 `;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'sql', help, options: SCRIPT_OPTIONS };
-  return runDatabaseCommand(command, args, io, async (values) => {
-    const schema = readSchema(values.schema);
-    const from = readVersion(values.from);
-    if (from !== undefined && from > migrationSteps(schema).length) {
-      throw new UsageError('--from is newer than the latest migration of this package.');
-    }
-    const steps = scriptSteps(schema, from);
-    printResult(io, values.json, { schema, steps }, steps.map(({ sql }) => sql).join(''));
-    return 0;
-  });
+export const options = {
+  schema: { type: 'string' },
+  from: { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
+
+export async function run(
+  { values, positionals }: Arguments<typeof options>,
+  io: CommandIo,
+): Promise<number> {
+  requireOptionsOnly(positionals);
+  const schema = readSchema(values.schema);
+  const from = readVersion(values.from);
+  if (from !== undefined && from > migrationSteps(schema).length) {
+    throw new UsageError('--from is newer than the latest migration of this package.');
+  }
+  const steps = scriptSteps(schema, from);
+  printResult(io, values.json, { schema, steps }, steps.map(({ sql }) => sql).join(''));
+  return 0;
 }
 
 function readVersion(value: string | undefined): number | undefined {

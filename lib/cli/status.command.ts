@@ -1,13 +1,13 @@
 import { type MigrationState, SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
-import { printResult, readVariables } from './arguments.js';
-import type { CommandIo } from './command.interface.js';
+import { printResult } from './arguments.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
-  DATABASE_OPTIONS,
-  type DatabaseCall,
+  DATABASE_OPTIONS as options,
   readDatabaseCall,
-} from './database/database-call.js';
-import { runDatabaseCommand, withDatabase } from './database/database-session.js';
+  requireOptionsOnly,
+  withDatabase,
+} from './database.js';
 
 export const help = `Usage: nestjs-webhook-token status [options]
 
@@ -22,14 +22,28 @@ database error.
 
 const NOT_CURRENT = 1;
 
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'status', help, options: DATABASE_OPTIONS };
-  return runDatabaseCommand(command, args, io, async (values) => {
-    const env = await readVariables(values['env-file'], io.env);
-    const report = await readReport(readDatabaseCall(values, env));
-    printResult(io, values.json, report, schemaText(report));
-    return report.state === 'current' ? 0 : NOT_CURRENT;
+export { options };
+
+export async function run(
+  { values, positionals }: Arguments<typeof options>,
+  io: CommandIo,
+): Promise<number> {
+  requireOptionsOnly(positionals);
+  const call = await readDatabaseCall(values, io);
+  const { schema } = call;
+  const report = await withDatabase(call, async (run): Promise<SchemaReport> => {
+    const migrator = new SchemaMigrator(run, schema);
+    const { latest } = migrator;
+    const states = await migrator.states();
+    const steps = states.map(({ version, name, appliedAt }) => ({
+      version,
+      name,
+      appliedAt: appliedAt?.toISOString() ?? null,
+    }));
+    return { schema, state: stateOf(states, latest), latest, steps };
   });
+  printResult(io, values.json, report, schemaText(report));
+  return report.state === 'current' ? 0 : NOT_CURRENT;
 }
 
 /** The state of tables, compared with this version of the package. */
@@ -47,20 +61,6 @@ export interface SchemaReport {
     /** ISO 8601; `null` if it is pending. */
     readonly appliedAt: string | null;
   }[];
-}
-
-async function readReport(call: DatabaseCall): Promise<SchemaReport> {
-  const { schema } = call;
-  return withDatabase(call, async (run) => {
-    const migrator = new SchemaMigrator(run, schema);
-    const states = await migrator.states();
-    const steps = states.map(({ version, name, appliedAt }) => ({
-      version,
-      name,
-      appliedAt: appliedAt?.toISOString() ?? null,
-    }));
-    return { schema, state: stateOf(states, migrator.latest), latest: migrator.latest, steps };
-  });
 }
 
 function stateOf(steps: readonly MigrationState[], latest: number): SchemaState {

@@ -2,17 +2,9 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import { explainRequest } from '../explain/explain-request.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import { fromRequestLike } from '../request/request-like.js';
-import {
-  type Arguments,
-  KEY_HELP,
-  printResult,
-  readInput,
-  runWithArguments,
-  textOf,
-  UsageError,
-} from './arguments.js';
+import { KEY_HELP, printResult, readInput, textOf, UsageError } from './arguments.js';
 import { readCapturedRequest } from './captured-request.js';
-import type { CommandIo } from './command.interface.js';
+import type { Arguments, CommandIo } from './command.interface.js';
 import { hintLines } from './explanation.printer.js';
 import { readClock, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import { readSender, rulesOfSender, SENDER_NAMES } from './sender-options.js';
@@ -34,42 +26,39 @@ ${KEY_HELP}
 Exit code: 0 valid, 1 not valid, 2 wrong usage.
 `;
 
-const OPTIONS = {
+export const options = {
   ...RECEIVER_OPTIONS,
   sender: { type: 'string' },
   now: { type: 'string' },
   json: { type: 'boolean' },
 } as const;
 
+type Given = Arguments<typeof options>;
+
 const NOT_VALID = 1;
 
 /** @returns 0 valid, 1 not valid, 2 wrong usage */
-export async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const command = { name: 'verify', help, options: OPTIONS };
-  return runWithArguments(command, args, io, async ({ values, positionals }) => {
-    const { verify, hints } =
-      values.sender === undefined
-        ? await tokenCheck({ values, positionals }, io)
-        : await senderCheck(values.sender, { values, positionals }, io);
-    const write = (text: string, json: unknown): void =>
-      printResult(io, values.json, json, `${text}\n`);
-    try {
-      const { text, json } = await verify();
-      write(`valid\n${text}`, { verified: true, ...json });
-      return 0;
-    } catch (error) {
-      if (!isWebhookError(error)) throw error;
-      const { code, message } = error;
-      const found = await hints?.();
-      const lines = [`not valid: ${code}`, `  ${message}`, ...hintLines(found ?? [])];
-      const json = { verified: false, code, detail: message, ...(found && { hints: found }) };
-      write(lines.join('\n'), json);
-      return NOT_VALID;
-    }
-  });
+export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
+  const { verify, hints } =
+    values.sender === undefined
+      ? await tokenCheck({ values, positionals }, io)
+      : await senderCheck(values.sender, { values, positionals }, io);
+  const write = (text: string, json: unknown): void =>
+    printResult(io, values.json, json, `${text}\n`);
+  try {
+    const { text, json } = await verify();
+    write(`valid\n${text}`, { verified: true, ...json });
+    return 0;
+  } catch (error) {
+    if (!isWebhookError(error)) throw error;
+    const { code, message } = error;
+    const found = await hints?.();
+    const lines = [`not valid: ${code}`, `  ${message}`, ...hintLines(found ?? [])];
+    const json = { verified: false, code, detail: message, ...(found && { hints: found }) };
+    write(lines.join('\n'), json);
+    return NOT_VALID;
+  }
 }
-
-type Given = Arguments<typeof OPTIONS>;
 
 interface Check {
   /** What was verified, as text and as JSON. */

@@ -9,7 +9,7 @@ import type {
   EndpointCircuitView,
   WebhookEndpointView,
 } from '../endpoints/webhook-endpoint.interface.js';
-import { optional } from './console-route.js';
+import { optional, scopeOf } from './console-route.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import { countsOf } from './console-views.js';
 
@@ -84,7 +84,7 @@ export class ConsoleHealth {
   }
 
   private async outcomes({ id: endpointId, tenant }: WebhookEndpointView): Promise<Outcome[]> {
-    const scope = tenant === undefined ? {} : { tenant };
+    const scope = scopeOf({ tenant });
     const list = async (status: keyof typeof READ): Promise<readonly WebhookDeliveryView[]> => {
       const options = { ...scope, limit: READ[status] };
       const page = await optional(() => this.deliveries.list({ endpointId, status }, options));

@@ -1,5 +1,6 @@
 import { DAY } from '../clock/duration.js';
 import type { WebhookDeliveryFilter } from '../deliveries/delivery-query.js';
+import { defined } from '../options/defined.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
@@ -113,22 +114,12 @@ export function readTenant(
 
 /** @throws {@link ConsoleError} `invalid_option` */
 export function readDeliveryFilter({
-  status,
-  keyState,
-  endpoint,
-  event,
-  eventId,
+  endpoint: endpointId,
   since,
   until,
-}: Omit<DeliveryQuery, 'tenant'>): Omit<WebhookDeliveryFilter, 'tenant'> {
-  return {
-    ...(status !== undefined && { status }),
-    ...(keyState !== undefined && { keyState }),
-    ...(endpoint !== undefined && { endpointId: endpoint }),
-    ...(event !== undefined && { event }),
-    ...(eventId !== undefined && { eventId }),
-    ...readTimes({ since, until }),
-  };
+  ...filter
+}: Omit<DeliveryQuery, 'tenant' | 'after' | 'limit'>): Omit<WebhookDeliveryFilter, 'tenant'> {
+  return defined({ ...filter, endpointId, ...readTimes({ since, until }) });
 }
 
 /** @throws {@link ConsoleError} `invalid_option` */

@@ -51,7 +51,9 @@ export function ownOnly(route: ConsoleRoute): ConsoleRoute {
 }
 
 /** The tenant of the session, which the library checks. */
-export function scopeOf({ tenant }: ConsoleAccess): { readonly tenant: string } | undefined {
+export function scopeOf({
+  tenant,
+}: Pick<ConsoleAccess, 'tenant'>): { readonly tenant: string } | undefined {
   return tenant === undefined ? undefined : { tenant };
 }
 

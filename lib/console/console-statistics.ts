@@ -175,7 +175,7 @@ function groupBy<Key>(
   return groups;
 }
 
-function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
+export function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
   if (samples.length === 0) return {};
   const sorted = samples.toSorted((a, b) => a.ms - b.ms);
   const all = sorted.reduce((sum, { weight }) => sum + weight, 0);

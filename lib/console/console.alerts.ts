@@ -10,12 +10,11 @@ import { type CancelWake, repeat, WebhookClock } from '../clock/webhook-clock.js
 import type { StoredActivity } from '../endpoints/activity-store.js';
 import { errorName } from '../errors/webhook.error.js';
 import { ActivityLog } from './activity-log.js';
-import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
+import { CONSOLE_OPTIONS, type ResolvedConsole, type WebhookAlert } from './console-options.js';
 import type { ConsoleAccess } from './console-session.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import type { EndpointHealth } from './console-health.js';
 import { ConsoleEndpoints } from './console.endpoints.js';
-import type { WebhookAlert } from './webhook-alert.interface.js';
 
 const INTERVAL = MINUTE;
 const FAILING = 'endpoint.failing';

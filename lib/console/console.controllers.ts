@@ -1,6 +1,9 @@
 import {
   All,
   Controller,
+  Inject,
+  Injectable,
+  type OnApplicationBootstrap,
   Req,
   Res,
   type Type,
@@ -8,15 +11,21 @@ import {
   VERSION_NEUTRAL,
   VersioningType,
 } from '@nestjs/common';
+import { ApplicationConfig } from '@nestjs/core';
+import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { type AdapterRequest, type AdapterResponse, ConsoleHandler } from './console.handler.js';
-import type { ResolvedConsole, WebhookConsoleExtras } from './console-options.js';
+import {
+  CONSOLE_OPTIONS,
+  type ResolvedConsole,
+  type WebhookConsoleExtras,
+} from './console-options.js';
 
 type Guards = NonNullable<WebhookConsoleExtras['guards']>;
 
 /** The controllers of one registration: each has classes of its own, since Nest reads path, guards and decorators from the class. */
 export class ConsoleControllers {
-  readonly console: Type = consoleController();
-  readonly portal: Type = portalController();
+  readonly console: Type = controllerOf('console', 'WebhookConsoleController');
+  readonly portal: Type = controllerOf('portal', 'WebhookPortalController');
   readonly guards: Guards;
 
   constructor({ guards = [], decorators = [], portalDecorators = [] }: WebhookConsoleExtras) {
@@ -62,28 +71,65 @@ function setRoute(controller: Type, path: string, { paths, isVersioned }: Shared
   All(paths)(prototype, 'handle', Object.getOwnPropertyDescriptor(prototype, 'handle')!);
 }
 
-function consoleController(): Type {
+/** @param name - of its class, which logs and documents of the application show */
+function controllerOf(kind: 'console' | 'portal', name: string): Type {
   @Controller()
-  class WebhookConsoleController {
+  class ConsoleController {
     constructor(private readonly handler: ConsoleHandler) {}
 
     /** The page, its files and the API. */
     async handle(@Req() request: AdapterRequest, @Res() response: AdapterResponse): Promise<void> {
-      return this.handler.handle('console', request, response);
+      return this.handler.handle(kind, request, response);
     }
   }
-  return WebhookConsoleController;
+  Object.defineProperty(ConsoleController, 'name', { value: name });
+  return ConsoleController;
 }
 
-function portalController(): Type {
-  @Controller()
-  class WebhookPortalController {
-    constructor(private readonly handler: ConsoleHandler) {}
+/** Guards that let everyone through. */
+const NO_PROTECTION = /^ThrottlerGuard$/;
 
-    /** The same for partners. */
-    async handle(@Req() request: AdapterRequest, @Res() response: AdapterResponse): Promise<void> {
-      return this.handler.handle('portal', request, response);
-    }
+/** Values of NODE_ENV; a missing one may be production. */
+const DEVELOPMENT: ReadonlySet<string | undefined> = new Set(['development', 'test']);
+
+/** Refuses to start if the console has no guard, except in development, where it then answers this machine only. */
+@Injectable()
+export class ConsoleGuardCheck implements OnApplicationBootstrap {
+  constructor(
+    @Inject(CONSOLE_OPTIONS) private readonly options: ResolvedConsole,
+    private readonly controllers: ConsoleControllers,
+    private readonly handler: ConsoleHandler,
+    private readonly config: ApplicationConfig,
+  ) {}
+
+  onApplicationBootstrap(): void {
+    if (this.options.allowUnguarded) return;
+    const classes = [
+      ...this.controllers.guards.map(classOf),
+      ...this.config.getGlobalGuards().map(classOf),
+      ...this.config.getGlobalRequestGuards().map(({ metatype }) => metatype),
+    ];
+    if (classes.some(protects)) return;
+    this.handler.isUnguarded = true;
+    if (DEVELOPMENT.has(process.env['NODE_ENV'])) return;
+    throw new WebhookConfigurationError([
+      {
+        path: 'WebhookConsoleModule.guards',
+        message:
+          'no guard protects the console, and anyone could see deliveries; set "guards", or provide an APP_GUARD. Without a guard it starts only with NODE_ENV=development or test, and answers this machine. If something else protects the path, such as a proxy, set allowUnguarded: true',
+      },
+    ]);
   }
-  return WebhookPortalController;
+}
+
+function classOf(guard: unknown): unknown {
+  return typeof guard === 'function' ? guard : (guard as object).constructor;
+}
+
+/** Whether neither the class nor one that it extends is known to let everyone through. */
+function protects(guard: unknown): boolean {
+  for (let one = guard; typeof one === 'function'; one = Object.getPrototypeOf(one)) {
+    if (NO_PROTECTION.test(one.name)) return false;
+  }
+  return true;
 }

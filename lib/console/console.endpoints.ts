@@ -67,38 +67,27 @@ export class ConsoleEndpoints {
         tenant: (answer as CreatedEndpointAnswer | undefined)?.endpoint.tenant,
       }),
     },
-    {
-      ...act('PATCH', 'endpoints/:id', ['manage-endpoints'], (call) => this.updateEndpoint(call)),
-      perMinute: CHANGES_PER_MINUTE,
-      owner: ({ id }) => this.ownerOf(id),
-      action: ({ id }) => ({ action: 'endpoint.update', target: id }),
-    },
-    {
-      ...act('DELETE', 'endpoints/:id', ['manage-endpoints'], async ({ id, access }) =>
-        this.endpoints.delete(id, scopeOf(access)),
+    this.change('PATCH', '', 'update', (call) => this.updateEndpoint(call)),
+    this.change('DELETE', '', 'delete', async ({ id, access }) =>
+      this.endpoints.delete(id, scopeOf(access)),
+    ),
+    ...(['enable', 'disable', 'pause', 'resume'] as const).map((step) => ({
+      ...this.change('POST', `/${step}`, step, async ({ id, access }) =>
+        this.changed(await this.endpoints[step](id, scopeOf(access)), access),
       ),
-      perMinute: CHANGES_PER_MINUTE,
-      owner: ({ id }) => this.ownerOf(id),
-      action: ({ id }) => ({ action: 'endpoint.delete', target: id }),
-    },
-    ...(['enable', 'disable', 'pause', 'resume'] as const).map((step) => this.step(step)),
+      isRead: true,
+    })),
     {
-      ...act('POST', 'endpoints/:id/test', ['manage-endpoints'], async ({ id, access, body }) => {
+      ...this.change('POST', '/test', 'test', async ({ id, access, body }) => {
         const { event } = readBody(body, TEST_EVENT);
         const scope = scopeOf(access);
         return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
       }),
       perMinute: 10,
-      owner: ({ id }) => this.ownerOf(id),
-      action: ({ id }) => ({ action: 'endpoint.test', target: id }),
     },
     {
-      ...act('POST', 'endpoints/:id/rotate-key', ['manage-secrets'], (call) =>
-        this.rotateKey(call),
-      ),
-      perMinute: CHANGES_PER_MINUTE,
-      owner: ({ id }) => this.ownerOf(id),
-      action: ({ id }) => ({ action: 'endpoint.rotate-key', target: id }),
+      ...this.change('POST', '/rotate-key', 'rotate-key', (call) => this.rotateKey(call)),
+      needs: ['manage-secrets'],
     },
   ];
 
@@ -189,7 +178,7 @@ export class ConsoleEndpoints {
     for (let start = 0; start < checked.length; start += AT_ONCE) {
       const part = checked.slice(start, start + AT_ONCE).map(async ({ endpointId, tenant }) =>
         this.endpoints
-          .get(endpointId!, tenant === undefined ? undefined : { tenant })
+          .get(endpointId!, scopeOf({ tenant }))
           // It was deleted, or is no longer configured.
           .catch(() => undefined),
       );
@@ -296,12 +285,15 @@ export class ConsoleEndpoints {
     return { ...key, secret: secret! };
   }
 
-  private step(step: 'enable' | 'disable' | 'pause' | 'resume'): ConsoleRoute {
+  /** A call that changes an endpoint. @param below - the end of its path */
+  private change(
+    method: ConsoleRoute['method'],
+    below: string,
+    step: 'update' | 'delete' | 'enable' | 'disable' | 'pause' | 'resume' | 'test' | 'rotate-key',
+    run: ConsoleRoute['run'],
+  ): ConsoleRoute {
     return {
-      ...act('POST', `endpoints/:id/${step}`, ['manage-endpoints'], async ({ id, access }) => {
-        return this.changed(await this.endpoints[step](id, scopeOf(access)), access);
-      }),
-      isRead: true,
+      ...act(method, `endpoints/:id${below}`, ['manage-endpoints'], run),
       perMinute: CHANGES_PER_MINUTE,
       owner: ({ id }) => this.ownerOf(id),
       action: ({ id }) => ({ action: `endpoint.${step}`, target: id }),

@@ -12,7 +12,6 @@ import { readOptions, requireOptions } from '../options/read-options.js';
 import { func, object, optional, rule, type Rule, unchecked } from '../options/rules.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
-import { ConsoleGuardCheck } from './console-guard.check.js';
 import {
   CONSOLE_OPTIONS,
   type ResolvedConsole,
@@ -22,7 +21,7 @@ import {
 } from './console-options.js';
 import { ConsoleLimits } from './console-limits.js';
 import { ConsoleStatistics } from './console-statistics.js';
-import { ConsoleControllers } from './console.controllers.js';
+import { ConsoleControllers, ConsoleGuardCheck } from './console.controllers.js';
 import { ConsoleHealth } from './console-health.js';
 import { ConsoleHandler } from './console.handler.js';
 import { ConsoleAlerts } from './console.alerts.js';

@@ -12,6 +12,7 @@ import {
 } from '@opentelemetry/api';
 import type { AttemptingOperation, PublishingOperation } from '../deliveries/delivery.reporter.js';
 import type { Operation, OperationTracer, TraceContext } from '../diagnostics/operation.js';
+import { defined } from '../options/defined.js';
 import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver.channels.js';
 import {
   extract,
@@ -21,7 +22,7 @@ import {
   spanContextOf,
   withoutSpans,
 } from './trace-links.js';
-import { defined, type WebhookMetrics } from './webhook-metrics.js';
+import type { WebhookMetrics } from './webhook-metrics.js';
 
 interface TracingOptions {
   /** Milliseconds after a publish in which an attempt is part of its trace. */

@@ -1,5 +1,6 @@
 import { type Attributes, type Counter, type Histogram, type Meter } from '@opentelemetry/api';
 import type { WebhookDeliveryEvent } from '../deliveries/webhook-delivery.events.js';
+import { defined } from '../options/defined.js';
 
 /** Seconds, as the semantic conventions advise for messaging. */
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
@@ -21,11 +22,6 @@ class BoundedValues {
     this.known.add(value);
     return value;
   }
-}
-
-/** Attributes without those that are `undefined`. */
-export function defined(attributes: Attributes): Attributes {
-  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
 }
 
 /** Attributes whose type of error is bounded. */

@@ -38,14 +38,7 @@ const ODD_IDS = [
   '\uFF5E',
 ].sort(byCodeUnits);
 
-/**
- * The contract of {@link EndpointStore}, as cases for any test framework.
- *
- * @example
- * ```ts
- * for (const { name, run } of endpointStoreContract({ create: () => new MyEndpointStore() })) it(name, run);
- * ```
- */
+/** The contract of {@link EndpointStore}, as cases for any test framework. */
 export function endpointStoreContract({ create }: EndpointStoreContractOptions): ContractCase[] {
   const holding: Holding = async (...endpoints) => {
     const store = await create();

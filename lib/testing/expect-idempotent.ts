@@ -13,13 +13,51 @@ import {
   receiverOf,
 } from './deliver-webhook.js';
 import { FaultyReplayStore } from './faulty-replay.store.js';
-import {
-  IdempotencyError,
-  type IdempotencyFailure,
-  type IdempotencyScenario,
-} from './idempotency.error.js';
 import { initialise } from './in-memory-request.js';
 import { changeOf, firstDifference } from './state-difference.js';
+
+/** A way in which a sender, the network or a crash repeats or reorders events. */
+type IdempotencyScenario =
+  'repeated' | 'concurrent' | 'crash-before-record' | 'lease-expired' | 'reordered';
+
+/** A scenario whose outcome differs from that of one clean delivery. */
+interface IdempotencyFailure {
+  readonly scenario: IdempotencyScenario;
+  /** What happened, step by step. */
+  readonly interleaving: readonly string[];
+  /** The observed state after one clean delivery. */
+  readonly expected: unknown;
+  /** The observed state after the scenario. */
+  readonly actual: unknown;
+  /** The first difference between the two. */
+  readonly difference: string;
+}
+
+/** A handler that is not idempotent. `failures` has every failing scenario, the other members describe the first one. */
+export class IdempotencyError extends Error {
+  override readonly name = 'IdempotencyError';
+  readonly scenario: IdempotencyScenario;
+  readonly interleaving: readonly string[];
+  readonly expected: unknown;
+  readonly actual: unknown;
+
+  constructor(
+    readonly failures: readonly [IdempotencyFailure, ...IdempotencyFailure[]],
+    options?: ErrorOptions,
+  ) {
+    super(`Not idempotent ${failures.map(describe).join('\n')}`, options);
+    const [{ scenario, interleaving, expected, actual }] = failures;
+    this.scenario = scenario;
+    this.interleaving = interleaving;
+    this.expected = expected;
+    this.actual = actual;
+  }
+}
+
+function describe({ scenario, interleaving, difference }: IdempotencyFailure): string {
+  const steps = interleaving.map((step, index) => `\n  ${index + 1}. ${step}`);
+  return `(${scenario}): ${difference}${steps.join('')}`;
+}
 
 /** An event that the sender sends after the first one. */
 export interface NeighbourEvent {
@@ -71,14 +109,6 @@ const MAX_ATTEMPTS = 4;
  * Checks that an event has its effect once, however it is delivered: repeated, twice at once, again after a crash between the
  * handler's effect and the record of it, again after its lease ran out while its handler was still running, and in another order
  * than its neighbours.
- *
- * ```ts
- * await expectIdempotent(app, 'order.paid', { id: 'o1', amount: 5 }, {
- *   issuer, secret,
- *   observe: () => db.query('SELECT id, paid FROM orders ORDER BY id'),
- *   reset: () => db.query('TRUNCATE orders'),
- * });
- * ```
  *
  * The application's own handlers, stores and database run; only the record in the replay store is disturbed. Each scenario has an
  * event id of its own. A receiver with `acknowledge: 'queued'` handles at once for the time of the check.

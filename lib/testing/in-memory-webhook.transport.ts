@@ -87,16 +87,6 @@ export interface SentWebhookFilter {
 /**
  * Replaces `HttpService` in a test: no request leaves the process, and all are captured.
  *
- * ```ts
- * const transport = new InMemoryWebhookTransport();
- * const testing = await overrideWebhooks(
- *   Test.createTestingModule({ imports: [AppModule] }),
- *   { transport },
- * ).compile();
- * // …
- * expect(transport.single({ event: 'order.created' }).data).toEqual({ id: 'o1' });
- * ```
- *
  * It has only the method that the publisher uses, `request`.
  */
 export class InMemoryWebhookTransport {

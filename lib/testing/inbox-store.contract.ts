@@ -11,15 +11,7 @@ export interface InboxStoreContractOptions {
 const AT = Date.UTC(2026, 0, 1);
 const ALL = { limit: 1_000 };
 
-/**
- * The contract of {@link InboxStore}, as cases for any test framework.
- *
- * @example
- * ```ts
- * const cases = inboxStoreContract({ create: (bounds) => new MyInboxStore(bounds) });
- * for (const { name, run } of cases) it(name, run);
- * ```
- */
+/** The contract of {@link InboxStore}, as cases for any test framework. */
 export function inboxStoreContract({ create }: InboxStoreContractOptions): ContractCase[] {
   return Object.entries(CASES).map(([name, check]) => ({ name, run: () => check(create) }));
 }

@@ -4,10 +4,9 @@ export type { DeliveredWebhook, DeliverWebhookOptions } from './deliver-webhook.
 export { signWebhook } from './sign-webhook.js';
 export type { SignedTestWebhook, SignWebhookOptions } from './sign-webhook.js';
 export { expectCompatible, recordEvents } from './expect-compatible.js';
-export { expectIdempotent } from './expect-idempotent.js';
+export { expectIdempotent, IdempotencyError } from './expect-idempotent.js';
 export { flushDeliveries } from './flush-deliveries.js';
 export type { AttemptedDelivery } from './flush-deliveries.js';
-export { IdempotencyError } from './idempotency.error.js';
 export { overrideWebhooks } from './override-webhooks.js';
 export { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
 export type { SentWebhook, TransportReply } from './in-memory-webhook.transport.js';

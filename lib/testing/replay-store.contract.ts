@@ -42,17 +42,7 @@ const TIME_FOR_CALLS = 0.25;
 /** Events that are handled at the same time. */
 const AT_ONCE = 20;
 
-/**
- * The contract of {@link ReplayStore} as runnable cases, for any test framework.
- *
- * @example
- * ```ts
- * for (const { name, run } of replayStoreContract((clock) => new MyStore(clock))) it(name, run);
- *
- * // With setTimeout of node:timers/promises:
- * replayStoreContract({ create: () => new RedisReplayStore(redis), advance: (ms) => setTimeout(ms) });
- * ```
- */
+/** The contract of {@link ReplayStore}, as cases for any test framework. */
 export function replayStoreContract(
   options: ReplayStoreContractOptions | ReplayStoreContractOptions['create'],
 ): ContractCase[] {

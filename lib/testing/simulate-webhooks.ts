@@ -102,22 +102,6 @@ ${trace.join('\n')}`,
  * and repeated requests, partitions, failing stores, killed, stalled and restarted processes, and clocks that jump. A seed repeats
  * its schedule exactly.
  *
- * ```ts
- * await simulateWebhooks(
- *   async (simulate) => simulate(Test.createTestingModule({ imports: [ShopModule] })).compile(),
- *   async (simulate, invoices) => {
- *     const builder = Test.createTestingModule({ imports: [BillingModule] });
- *     builder.overrideProvider(Invoices).useValue(invoices);
- *     return (await simulate(builder).compile()).createNestApplication();
- *   },
- *   {
- *     setUp: () => new Invoices(),
- *     publish: (app, n) => app.get(WebhookPublisher).publish('order.paid', { n }, { id: `order-${n}` }),
- *     check: (invoices) => expect(invoices.paid).toHaveLength(4),
- *   },
- * );
- * ```
- *
  * Durable queues and shared replay stores are replaced by simulated ones, which survive a kill; those in memory are lost with
  * their process, as in production. Requests go to the other application, whatever host their URL names.
  *

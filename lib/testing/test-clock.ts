@@ -10,16 +10,7 @@ interface PendingWake {
   readonly wake: () => void;
 }
 
-/**
- * A clock that only the test advances.
- *
- * @example
- * ```ts
- * const clock = new TestClock();
- * clock.wakeAt(clock.now() + 5_000, () => log.push('woken'));
- * await clock.advance(5_000); // log is ['woken']
- * ```
- */
+/** A clock that only the test advances. */
 export class TestClock extends WebhookClock {
   private readonly pending = new Set<PendingWake>();
   private time: number;

@@ -39,16 +39,7 @@ export interface WebhookQueueContractOptions {
   readonly expireLease?: ((queue: WebhookQueue, id: string) => Promise<void>) | undefined;
 }
 
-/**
- * The contract of {@link WebhookQueue} as test cases for any framework:
- *
- * @example
- * ```ts
- * for (const { name, run } of webhookQueueContract({ create: (clock) => new MyQueue({ clock }) })) {
- *   it(name, run);
- * }
- * ```
- */
+/** The contract of {@link WebhookQueue}, as cases for any test framework. */
 export function webhookQueueContract(options: WebhookQueueContractOptions): ContractCase[] {
   const { advance, create, createDropping, expireLease } = options;
   const rules = {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { defined } from '../options/defined.js';
 import {
   COUNT_GRAIN,
   type DeliveryCountFilter,
@@ -581,13 +582,6 @@ function assertRecord(record: Awaited<ReturnType<Bench['find']>>, expected: obje
 function definedRecord(record: DeliveryRecord): object {
   const { payload, ...facts } = record.delivery;
   return defined({ ...record, delivery: defined({ ...facts, payload: defined(payload) }) });
-}
-
-/** A queue may leave out a member, or set it to `undefined`. */
-function defined<Value extends object>(value: Value): Value {
-  return Object.fromEntries(
-    Object.entries(value).filter(([, member]) => member !== undefined),
-  ) as Value;
 }
 
 function octetsOf(text: string): Uint8Array {

@@ -1,5 +1,5 @@
 import { Readable, Writable } from 'node:stream';
-import { run } from '../../lib/cli/conformance.command.js';
+import { runCommandLine } from '../../lib/cli/command-line.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 
 /** What the command printed, and how it ended. */
@@ -33,7 +33,12 @@ export async function conformance(
   env: Record<string, string> = { WEBHOOK_SECRET: SECRET },
 ): Promise<CommandRun> {
   const [stdout, stderr] = [new Sink(), new Sink()];
-  const code = await run(args, { stdin: Readable.from([]), stdout, stderr, env });
+  const code = await runCommandLine(['conformance', ...args], {
+    stdin: Readable.from([]),
+    stdout,
+    stderr,
+    env,
+  });
   return { code, stdout: stdout.text, stderr: stderr.text };
 }
 

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { run } from '../../lib/cli/explain.command.js';
+import { runCommandLine } from '../../lib/cli/command-line.js';
 import { SECRET } from '../explain/receiver-bench.js';
 import { Sink } from './conformance-run.js';
 
@@ -23,6 +23,6 @@ export async function runExplain(
 ): Promise<ExplainRun> {
   const [stdout, stderr] = [new Sink(), new Sink()];
   const input = Readable.from([Buffer.from(stdin as string)]);
-  const exit = await run(args, { stdin: input, stdout, stderr, env });
+  const exit = await runCommandLine(['explain', ...args], { stdin: input, stdout, stderr, env });
   return { exit, out: stdout.text, err: stderr.text };
 }

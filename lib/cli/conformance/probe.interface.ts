@@ -19,7 +19,7 @@ export interface ProbeRequest {
   readonly headers: readonly (readonly [name: string, value: string])[];
   /** Absent if no bytes follow the head. */
   readonly body?: Buffer | undefined;
-  /** Value of Content-Length; default the body's length, `null` for no header. */
+  /** Value of Content-Length; default the body's length, `null` for a body in chunks. */
   readonly contentLength?: number | null | undefined;
   /** Sent on the connection of the previous request, after its answer. */
   readonly sameConnection?: boolean | undefined;

@@ -1,6 +1,6 @@
+import { defined } from '../../options/defined.js';
 import {
   BY_HAND,
-  defined,
   elementsOf,
   type ImportedState,
   membersOf,

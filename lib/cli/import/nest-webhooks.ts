@@ -1,7 +1,7 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
+import { defined } from '../../options/defined.js';
 import {
   booleanOf,
-  defined,
   elementsOf,
   membersOf,
   type SourceEndpoint,

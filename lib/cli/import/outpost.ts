@@ -1,8 +1,8 @@
+import { defined } from '../../options/defined.js';
 import { translateOutpostFilter } from './outpost-filter.js';
 import {
   BY_HAND,
   credentialsIn,
-  defined,
   elementsOf,
   membersOf,
   type SourceEndpoint,

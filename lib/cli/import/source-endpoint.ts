@@ -52,13 +52,6 @@ export function timeOf(value: unknown): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/** The object without the members that are `undefined`, which `create` refuses for some. */
-export function defined<T extends object>(members: T): T {
-  return Object.fromEntries(
-    Object.entries(members).filter(([, value]) => value !== undefined),
-  ) as T;
-}
-
 /** The value, or `undefined` for `null` and an empty object. */
 export function unlessEmpty(value: unknown): unknown {
   const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0;

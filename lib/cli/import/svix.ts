@@ -1,8 +1,8 @@
+import { defined } from '../../options/defined.js';
 import {
   BY_HAND,
   booleanOf,
   credentialsIn,
-  defined,
   elementsOf,
   membersOf,
   rateLimitOf,

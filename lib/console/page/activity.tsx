@@ -1,11 +1,10 @@
 import type { JSX } from 'preact';
 import type { ActivityList, ActivityRow } from '../console-api.js';
-import { get } from './api.js';
-import { Content, NoEntries, Pager, Pill, Time, Title, type Tone } from './components.js';
+import { Pill, Time, Title, type Tone } from './components.js';
 import { useLoaded } from './live.js';
 import { linkTo, type ViewProps } from './route.js';
-import { SearchBar, type Filter } from './search.js';
-import { Table } from './table.js';
+import { SearchBar } from './search.js';
+import { List } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.activity;
@@ -20,77 +19,50 @@ const TONES: Record<ActivityRow['outcome'], Tone> = {
 export function Activity({ session, route: { query } }: ViewProps): JSX.Element {
   const isPortal = session.kind === 'portal';
   const { tenant = query['tenant'] } = session;
-  const loaded = useLoaded(JSON.stringify(query), ['activity'], (signal) =>
-    get<ActivityList>('activity', { ...query, tenant }, signal),
-  );
+  const loaded = useLoaded<ActivityList>('activity', ['activity'], { ...query, tenant });
+  const rows = loaded.data?.items ?? [];
   return (
     <>
       <Title text={TEXT.title} />
       <p class="intro">{isPortal ? TEXT.introPortal : TEXT.intro}</p>
       <SearchBar
         page="activity"
-        filters={filtersOf(loaded.data?.items ?? [], isPortal)}
+        filters={[
+          { name: 'action', label: TEXT.action, choices: TEXT.actions },
+          {
+            name: 'target',
+            label: TEXT.target,
+            suggestions: rows.map(({ target }) => target),
+            accepts: () => true,
+          },
+          !isPortal && {
+            name: 'tenant',
+            label: TEXT.tenant,
+            suggestions: rows.map((row) => row.tenant),
+          },
+        ]}
         query={query}
         hasTime={false}
       />
-      <Content loaded={loaded}>
-        {({ items, next }) => (
-          <>
-            {items.length === 0 ? (
-              <NoEntries page="activity" query={query} text={TEXT.empty} />
-            ) : (
-              <ActivityTable rows={items} isPortal={isPortal} />
-            )}
-            <Pager page="activity" query={query} next={next} />
-          </>
-        )}
-      </Content>
+      <List
+        page="activity"
+        query={query}
+        loaded={loaded}
+        empty={TEXT.empty}
+        caption={TEXT.title}
+        columns={[
+          {
+            name: TEXT.action,
+            cell: ({ action }) => <span title={action}>{TEXT.actions[action] ?? action}</span>,
+          },
+          { name: TEXT.target, cell: (row) => <Target of={row} /> },
+          !isPortal && { name: TEXT.tenant, cell: (row) => row.tenant },
+          { name: TEXT.actor, cell: ({ by, actor }) => actor ?? TEXT.by[by] },
+          { name: TEXT.at, cell: ({ at }) => <Time at={at} /> },
+          { name: TEXT.outcome, cell: (row) => <Outcome of={row} /> },
+        ]}
+      />
     </>
-  );
-}
-
-function filtersOf(rows: readonly ActivityRow[], isPortal: boolean): Filter[] {
-  const filters: (Filter | false)[] = [
-    { name: 'action', label: TEXT.action, choices: TEXT.actions },
-    {
-      name: 'target',
-      label: TEXT.target,
-      suggestions: rows.map(({ target }) => target),
-      accepts: () => true,
-    },
-    !isPortal && {
-      name: 'tenant',
-      label: TEXT.tenant,
-      suggestions: rows.map(({ tenant }) => tenant),
-    },
-  ];
-  return filters.filter((filter) => filter !== false);
-}
-
-function ActivityTable({
-  rows,
-  isPortal,
-}: {
-  rows: readonly ActivityRow[];
-  isPortal: boolean;
-}): JSX.Element {
-  return (
-    <Table
-      caption={TEXT.title}
-      rows={rows}
-      keyOf={({ id }) => id}
-      columns={[
-        {
-          name: TEXT.action,
-          cell: ({ action }) => <span title={action}>{TEXT.actions[action] ?? action}</span>,
-        },
-        { name: TEXT.target, cell: (row) => <Target of={row} /> },
-        !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
-        { name: TEXT.actor, cell: ({ by, actor }) => actor ?? TEXT.by[by] },
-        { name: TEXT.at, cell: ({ at }) => <Time at={at} /> },
-        { name: TEXT.outcome, cell: (row) => <Outcome of={row} /> },
-      ]}
-    />
   );
 }
 

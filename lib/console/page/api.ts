@@ -19,10 +19,14 @@ export class ApiError extends Error {
 /** Parameters of a call; members without a value are left out. */
 export type Query = Readonly<Record<string, string | undefined>>;
 
-export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+/** As the end of a URL: with `?`, unless it has no member. */
+export function searchOf(query: Query): string {
   const set = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
-  const search = set.length === 0 ? '' : `?${new URLSearchParams(set)}`;
-  return call(`${path}${search}`, { signal: signal ?? null });
+  return set.length === 0 ? '' : `?${new URLSearchParams(set)}`;
+}
+
+export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Promise<T> {
+  return call(`${path}${searchOf(query)}`, { signal: signal ?? null });
 }
 
 /** Changes something. The header is one that a form of another site cannot send. */

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact';
 import type { ConsoleStats, StatsBucket, StatsCounts } from '../console-api.js';
+import type { Query } from './api.js';
 import { clockTime, dateTime, duration, number } from './format.js';
 import { Table } from './table.js';
 import { linkTo } from './route.js';
@@ -13,16 +14,12 @@ const LENGTHS = { '1h': 30, '24h': 48, '7d': 42 } as const;
 
 export type Range = keyof typeof STEPS;
 
-/** The query of the last steps, up to the end of the one that has begun, so that all viewers ask for the same. */
-export function statsQuery(range: Range): { from: string; to: string; step: string } {
+/** The request of the last steps, up to the end of the one that has begun, so that all viewers ask for the same. */
+export function statsRequest({ range, ...filter }: Query & { readonly range: Range }): Query {
   const step = STEPS[range];
   const to = Math.ceil(Date.now() / step) * step;
-  const from = to - LENGTHS[range] * step;
-  return {
-    from: new Date(from).toISOString(),
-    to: new Date(to).toISOString(),
-    step: String(step),
-  };
+  const from = new Date(to - LENGTHS[range] * step).toISOString();
+  return { ...filter, from, to: new Date(to).toISOString(), step: String(step) };
 }
 
 const STATES = ['delivered', 'pending', 'failed'] as const;

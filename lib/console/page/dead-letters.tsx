@@ -1,12 +1,12 @@
 import type { JSX } from 'preact';
 import type { ConsoleSession, DeadLetterList, RetryAnswer } from '../console-api.js';
 import { Action } from './action.js';
-import { act, get } from './api.js';
-import { Content, NoEntries, Pager, Time, Title } from './components.js';
+import { act } from './api.js';
+import { Time, Title } from './components.js';
 import { useLoaded } from './live.js';
 import { linkBack, linkTo, type Route, type ViewProps } from './route.js';
 import { Runs } from './runs.js';
-import { Table, useSelection } from './table.js';
+import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deadLetters;
@@ -30,62 +30,55 @@ function DeadLetterTable({
   query: Route['query'];
 }): JSX.Element {
   const selection = useSelection();
-  const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
-    get<DeadLetterList>('dead-letters', query, signal),
-  );
+  const loaded = useLoaded<DeadLetterList>('dead-letters', ['inbox'], query);
   const mayRetry = session.capabilities.includes('redeliver');
+  const retryBar = ({ items }: DeadLetterList): JSX.Element | false => {
+    const chosen = selection.among(items);
+    return (
+      mayRetry &&
+      items.length > 0 && (
+        <div class="bar">
+          <Action
+            label={TEXT.retry}
+            disabled={chosen.length === 0}
+            run={async () => {
+              const text = await retry(chosen);
+              selection.clear();
+              loaded.reload();
+              return text;
+            }}
+          />
+          <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
+        </div>
+      )
+    );
+  };
   return (
     <>
       <Title text={TEXT.title} />
       <p class="intro">{TEXT.intro}</p>
-      <Content loaded={loaded}>
-        {({ items, next }) => {
-          const chosen = selection.among(items);
-          return (
-            <>
-              {mayRetry && items.length > 0 && (
-                <div class="bar">
-                  <Action
-                    label={TEXT.retry}
-                    disabled={chosen.length === 0}
-                    run={async () => {
-                      const text = await retry(chosen);
-                      selection.clear();
-                      loaded.reload();
-                      return text;
-                    }}
-                  />
-                  <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
-                </div>
-              )}
-              {items.length === 0 ? (
-                <NoEntries page="dead-letters" query={query} text={TEXT.empty} />
-              ) : (
-                <Table
-                  caption={TEXT.title}
-                  rows={items}
-                  keyOf={({ id }) => id}
-                  selection={mayRetry ? selection : undefined}
-                  columns={[
-                    {
-                      name: TEXT.event,
-                      cell: ({ id, event, eventId }) => (
-                        <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
-                      ),
-                    },
-                    { name: TEXT.receiver, cell: ({ receiver }) => receiver },
-                    { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
-                    { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
-                    { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
-                    { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
-                  ]}
-                />
-              )}
-              <Pager page="dead-letters" query={query} next={next} />
-            </>
-          );
-        }}
-      </Content>
+      <List
+        page="dead-letters"
+        query={query}
+        loaded={loaded}
+        empty={TEXT.empty}
+        above={retryBar}
+        caption={TEXT.title}
+        selection={mayRetry ? selection : undefined}
+        columns={[
+          {
+            name: TEXT.event,
+            cell: ({ id, event, eventId }) => (
+              <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
+            ),
+          },
+          { name: TEXT.receiver, cell: ({ receiver }) => receiver },
+          { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
+          { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
+          { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
+          { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
+        ]}
+      />
     </>
   );
 }

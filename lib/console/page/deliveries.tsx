@@ -8,13 +8,13 @@ import type {
   RedeliverRequest,
 } from '../console-api.js';
 import { Action, type Question } from './action.js';
-import { act, get } from './api.js';
-import { Content, NoEntries, Pager, Pill, Time, Title, type Tone } from './components.js';
+import { act } from './api.js';
+import { Pill, Time, Title, type Tone } from './components.js';
 import { duration } from './format.js';
 import { useLoaded } from './live.js';
-import { linkTo, type ViewProps } from './route.js';
-import { requestOf, SearchBar, type Filter } from './search.js';
-import { Table, useSelection } from './table.js';
+import { linkTo, type Route, type ViewProps } from './route.js';
+import { requestOf, SearchBar } from './search.js';
+import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
@@ -47,87 +47,98 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
   const selection = useSelection();
   const isPortal = session.kind === 'portal';
   const mayRedeliver = session.capabilities.includes('redeliver');
-  const request = {
-    ...requestOf(query),
-    ...(session.tenant !== undefined && { tenant: session.tenant }),
-  };
-  const loaded = useLoaded(JSON.stringify(query), ['deliveries'], (signal) =>
-    get<DeliveryList>('deliveries', { ...request, after: query['after'] }, signal),
+  const { after: _after, ...asked } = query;
+  const own: Route['query'] = session.tenant === undefined ? {} : { tenant: session.tenant };
+  const request = { ...requestOf(asked), ...own };
+  const loaded = useLoaded<DeliveryList, Route['query']>(
+    'deliveries',
+    ['deliveries'],
+    { ...query, ...own },
+    requestOf,
   );
   const items = loaded.data?.items ?? [];
-  const { after: _, ...asked } = query;
   return (
     <>
       <Title text={TEXT.title} />
       <SearchBar
         page="deliveries"
         main={{ name: 'status', label: TEXT.status, choices: STRINGS.status }}
-        filters={filtersOf(items, isPortal)}
+        filters={[
+          {
+            name: 'event',
+            label: TEXT.event,
+            suggestions: items.map(({ event }) => event),
+            accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word) && !/\d{4}/.test(word),
+          },
+          {
+            name: 'endpoint',
+            label: TEXT.destination,
+            suggestions: items.map(({ endpointId }) => endpointId),
+          },
+          !isPortal && {
+            name: 'tenant',
+            label: TEXT.tenant,
+            suggestions: items.map(({ tenant }) => tenant),
+          },
+          { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
+          { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
+        ]}
         query={query}
       />
-      <Content loaded={loaded}>
-        {({ items: rows, next, timeToDelivery: timing }) => (
-          <>
-            <div class="bar">
-              {mayRedeliver && rows.length > 0 && (
-                <SendAgain
-                  chosen={selection.among(rows)}
-                  newest={rows[0]!.createdAt}
-                  filter={Object.keys(asked).length > 0 ? request : undefined}
-                  onDone={() => {
-                    selection.clear();
-                    loaded.reload();
-                  }}
-                />
-              )}
-              {session.capabilities.includes('erase') && query['tenant'] !== undefined && (
-                <Erase tenant={query['tenant']} onDone={loaded.reload} />
-              )}
-              {timing !== undefined && (
-                <small class="timing">
-                  {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}
-                </small>
-              )}
-            </div>
-            {rows.length === 0 ? (
-              <NoEntries page="deliveries" query={query} text={TEXT.empty} next={TEXT.emptyNext} />
-            ) : (
-              <DeliveryTable
-                rows={rows}
-                isPortal={isPortal}
-                selection={mayRedeliver ? selection : undefined}
+      <List
+        page="deliveries"
+        query={query}
+        loaded={loaded}
+        empty={TEXT.empty}
+        emptyNext={TEXT.emptyNext}
+        above={({ items: rows, timeToDelivery: timing }) => (
+          <div class="bar">
+            {mayRedeliver && rows.length > 0 && (
+              <SendAgain
+                chosen={selection.among(rows)}
+                newest={rows[0]!.createdAt}
+                filter={Object.keys(asked).length > 0 ? request : undefined}
+                onDone={() => {
+                  selection.clear();
+                  loaded.reload();
+                }}
               />
             )}
-            <Pager page="deliveries" query={query} next={next} />
-          </>
+            {session.capabilities.includes('erase') && query['tenant'] !== undefined && (
+              <Erase tenant={query['tenant']} onDone={loaded.reload} />
+            )}
+            {timing !== undefined && (
+              <small class="timing">
+                {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}
+              </small>
+            )}
+          </div>
         )}
-      </Content>
+        caption={TEXT.title}
+        selection={mayRedeliver ? selection : undefined}
+        columns={[
+          {
+            name: TEXT.event,
+            cell: (row) => <a href={linkTo('deliveries', row.id)}>{row.event}</a>,
+          },
+          {
+            name: TEXT.status,
+            cell: (row) => (
+              <span>
+                <StatusPill of={row} /> <KeyPill of={row} />
+              </span>
+            ),
+          },
+          { name: TEXT.reason, cell: ({ failureReason }) => <Reason code={failureReason} /> },
+          { name: TEXT.destination, cell: (row) => <Destination row={row} /> },
+          !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
+          { name: TEXT.attempts, isNumber: true, cell: ({ attemptsMade }) => attemptsMade },
+          { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
+          { name: TEXT.next, cell: (row) => <NextAttempt of={row} /> },
+        ]}
+      />
     </>
   );
-}
-
-function filtersOf(items: readonly DeliveryRow[], isPortal: boolean): Filter[] {
-  const filters: (Filter | false)[] = [
-    {
-      name: 'event',
-      label: TEXT.event,
-      suggestions: items.map(({ event }) => event),
-      accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word) && !/\d{4}/.test(word),
-    },
-    {
-      name: 'endpoint',
-      label: TEXT.destination,
-      suggestions: items.map(({ endpointId }) => endpointId),
-    },
-    !isPortal && {
-      name: 'tenant',
-      label: TEXT.tenant,
-      suggestions: items.map(({ tenant }) => tenant),
-    },
-    { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
-    { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
-  ];
-  return filters.filter((filter) => filter !== false);
 }
 
 function SendAgain({
@@ -217,45 +228,6 @@ function boundOf(until: string | undefined, newest: string): string {
 function describe({ status, ...filter }: Readonly<Record<string, string>>): string {
   const state = STRINGS.status[status === 'delivered' ? 'delivered' : 'dead'];
   return [state, ...Object.entries(filter).map(([name, value]) => `${name} ${value}`)].join(', ');
-}
-
-function DeliveryTable({
-  rows,
-  isPortal,
-  selection,
-}: {
-  rows: readonly DeliveryRow[];
-  isPortal: boolean;
-  selection: ReturnType<typeof useSelection> | undefined;
-}): JSX.Element {
-  return (
-    <Table
-      caption={TEXT.title}
-      rows={rows}
-      keyOf={({ id }) => id}
-      selection={selection}
-      columns={[
-        { name: TEXT.event, cell: (row) => <a href={linkTo('deliveries', row.id)}>{row.event}</a> },
-        {
-          name: TEXT.status,
-          cell: (row) => (
-            <span>
-              <StatusPill of={row} /> <KeyPill of={row} />
-            </span>
-          ),
-        },
-        { name: TEXT.reason, cell: ({ failureReason }) => <Reason code={failureReason} /> },
-        { name: TEXT.destination, cell: (row) => <Destination row={row} /> },
-        !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
-        { name: TEXT.attempts, isNumber: true, cell: ({ attemptsMade }) => attemptsMade },
-        { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
-        {
-          name: TEXT.next,
-          cell: (row) => <NextAttempt of={row} />,
-        },
-      ]}
-    />
-  );
 }
 
 /** Why a delivery failed or waits, in words; the title has the code. */

@@ -20,9 +20,7 @@ const TEXT = STRINGS.deliveries;
 
 export function Delivery({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
   const path = `deliveries/${encodeURIComponent(id)}`;
-  const loaded = useLoaded(id, ['deliveries'], (signal) =>
-    get<DeliveryDetails>(path, undefined, signal),
-  );
+  const loaded = useLoaded<DeliveryDetails>(path, ['deliveries']);
   const mayResend = session.capabilities.includes('redeliver');
   const mayView = session.capabilities.includes('view-payload');
   const sendAgain = async (): Promise<string> => {

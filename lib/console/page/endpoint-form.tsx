@@ -333,30 +333,47 @@ function FilterResult({ check: { problem, examples } }: { check: FilterCheck }):
   );
 }
 
-let addSecret: (secret: string) => void = () => undefined;
-
-/** Shows a new secret, which cannot be read again: also if the user has left the page that it was made on. */
-export function showSecret(secret: string): void {
-  addSecret(secret);
+/** A value that cannot be read again. */
+interface ShownOnce {
+  readonly title: string;
+  readonly note: string;
+  readonly text: string;
+  /** Names the button that closes its dialog. */
+  readonly done: string;
+  /** Whether Escape does not close it. */
+  readonly staysOpen?: boolean;
 }
 
-/** Where {@link showSecret} shows secrets, one at a time. */
-export function Secrets(): JSX.Element | null {
-  const [secrets, setSecrets] = useState<readonly string[]>([]);
+let addShown: (shown: ShownOnce) => void = () => undefined;
+
+/** Shows a value to copy: also if the user has left the page that it was made on. */
+export function showOnce(shown: ShownOnce): void {
+  addShown(shown);
+}
+
+export function showSecret(text: string): void {
+  const { secretTitle: title, secretAsk: note, secretDone: done } = TEXT;
+  showOnce({ title, note, text, done, staysOpen: true });
+}
+
+/** Where {@link showOnce} shows its values, one at a time. */
+export function ShownValues(): JSX.Element | null {
+  const [values, setValues] = useState<readonly ShownOnce[]>([]);
   useEffect(() => {
-    addSecret = (added) => setSecrets((all) => [...all, added]);
+    addShown = (added) => setValues((all) => [...all, added]);
   }, []);
-  const [secret] = secrets;
-  if (secret === undefined) return null;
-  const onClose = (): void => setSecrets((all) => all.filter((one) => one !== secret));
+  const [first] = values;
+  if (first === undefined) return null;
+  const { title, note, text, done, staysOpen = false } = first;
+  const onClose = (): void => setValues((all) => all.filter((one) => one !== first));
   return (
-    <Dialog title={TEXT.secretTitle} staysOpen onClose={onClose} key={secret}>
-      <p>{TEXT.secretAsk}</p>
-      <pre tabIndex={0}>{secret}</pre>
+    <Dialog title={title} staysOpen={staysOpen} onClose={onClose} key={text}>
+      <p>{note}</p>
+      <pre tabIndex={0}>{text}</pre>
       <div class="buttons">
-        <Copy text={secret} />
+        <Copy text={text} />
         <button type="button" class="main" onClick={onClose}>
-          {TEXT.secretDone}
+          {done}
         </button>
       </div>
     </Dialog>

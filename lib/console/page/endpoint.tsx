@@ -12,13 +12,12 @@ import type {
   TestEventAnswer,
   TestEventRequest,
 } from '../console-api.js';
-import { Action, Choice, Dialog } from './action.js';
-import { act, get } from './api.js';
-import { Chart, statsQuery } from './charts.js';
-import { Content, Copy, Empty, Panel, Pill, Title } from './components.js';
-import { EndpointFacts } from './endpoint-facts.js';
-import { EndpointForm, showSecret, type EndpointValues } from './endpoint-form.js';
-import { duration } from './format.js';
+import { Action, Choice } from './action.js';
+import { act } from './api.js';
+import { Chart, statsRequest } from './charts.js';
+import { Content, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
+import { EndpointForm, showOnce, showSecret, type EndpointValues } from './endpoint-form.js';
+import { dateTime, duration } from './format.js';
 import { HealthPill, healthText } from './health.js';
 import { useLoaded, type Loaded } from './live.js';
 import { BlockedKeys, useBlockedKeys } from './keys.js';
@@ -32,21 +31,17 @@ const RANGE = '24h';
 /** One endpoint, and what can be done with it. */
 export function Endpoint({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
   const path = `endpoints/${encodeURIComponent(id)}`;
-  const loaded = useLoaded(id, ['endpoints', 'deliveries'], (signal) =>
-    get<EndpointRow>(path, undefined, signal),
-  );
-  const stats = useLoaded(`stats ${id}`, ['deliveries'], (signal) =>
-    get<ConsoleStats>(
-      'stats',
-      { ...statsQuery(RANGE), endpoint: id, tenant: session.tenant },
-      signal,
-    ),
+  const loaded = useLoaded<EndpointRow>(path, ['endpoints', 'deliveries']);
+  const wanted = { range: RANGE, endpoint: id, tenant: session.tenant } as const;
+  const stats = useLoaded<ConsoleStats, typeof wanted>(
+    'stats',
+    ['deliveries'],
+    wanted,
+    statsRequest,
   );
   const blocked = useBlockedKeys(id);
   const recovery = useRecovery(path);
-  const format = useLoaded(`format ${id}`, ['endpoints'], (signal) =>
-    get<EndpointFormatRow>(`${path}/format`, undefined, signal),
-  );
+  const format = useLoaded<EndpointFormatRow>(`${path}/format`, ['endpoints']);
   const blockedCount = blocked.data?.items.length ?? 0;
   return (
     <>
@@ -105,6 +100,79 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
   );
 }
 
+/** The settings of an endpoint, and what is known about it. */
+function EndpointFacts({
+  endpoint,
+  format,
+}: {
+  endpoint: EndpointRow;
+  format: EndpointFormatRow | undefined;
+}): JSX.Element {
+  const { health, disabled, keys } = endpoint;
+  const { counts, lastSuccessAt } = health;
+  return (
+    <Facts
+      facts={[
+        [TEXT.id, <code>{endpoint.id}</code>],
+        [TEXT.url, <code>{endpoint.url}</code>],
+        [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
+        [TEXT.tenant, endpoint.tenant],
+        ...Object.entries(endpoint.settings)
+          // The format says it, with what the publisher has set.
+          .filter(([name]) => name !== 'profile')
+          .map(([name, value]) => [settingName(name), settingText(name, value)] as const),
+        [
+          TEXT.credentials,
+          endpoint.credentials?.map((kind) => TEXT.credentialKinds[kind]).join(', '),
+        ],
+        [
+          TEXT.disabled,
+          disabled && (
+            <>
+              {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />
+            </>
+          ),
+        ],
+        [TEXT.counts, counts && TEXT.countsOf(counts)],
+        [TEXT.lastSuccess, lastSuccessAt && <Time at={lastSuccessAt} />],
+        [
+          TEXT.keys,
+          keys
+            .map(({ kid, signsFrom, state }) => TEXT.keyFrom(kid, dateTime(signsFrom), state))
+            .join('; '),
+        ],
+        [TEXT.settings.profile, format && <code>{profileText(format.profile)}</code>],
+        [
+          TEXT.acknowledged,
+          format?.acknowledged && (
+            <>
+              <code>{profileText(format.acknowledged.profile)}</code>, {TEXT.lastTime}{' '}
+              <Time at={format.acknowledged.at} />
+            </>
+          ),
+        ],
+        [TEXT.source, TEXT.sources[endpoint.source]],
+        [TEXT.created, endpoint.createdAt && <Time at={endpoint.createdAt} />],
+      ]}
+    />
+  );
+}
+
+function settingName(name: string): string {
+  return (TEXT.settings as Readonly<Record<string, string>>)[name] ?? name;
+}
+
+function settingText(name: string, value: unknown): string {
+  if (name === 'onDead') return TEXT.onDead[value as 'skip' | 'block'];
+  if (name === 'timeout') return duration(Number(value));
+  if (name === 'rateLimit') return TEXT.rateLimitOf(value as { perSecond: number; burst?: number });
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function profileText(profile: unknown): string {
+  return Array.isArray(profile) ? profile.join(' + ') : String(profile);
+}
+
 function EndpointActions({
   endpoint,
   session,
@@ -122,7 +190,6 @@ function EndpointActions({
   const { id, tenant, disabled, pausedAt, source, health } = endpoint;
   /** As it was when the form was opened. */
   const [edited, setEdited] = useState<EndpointRow>();
-  const [link, setLink] = useState<string>();
   const mayManage = capabilities.includes('manage-endpoints');
   const isManaged = source === 'store';
   const take = (step: 'enable' | 'disable' | 'pause' | 'resume') => async (): Promise<string> => {
@@ -189,7 +256,8 @@ function EndpointActions({
           run={async ({ expiresIn, ...chosen }) => {
             const body = { expiresIn, capabilities: ['view', ...Object.values(chosen)] };
             const path = `tenants/${encodeURIComponent(tenant)}/link`;
-            setLink((await act<LinkAnswer>('POST', path, body)).url);
+            const { url } = await act<LinkAnswer>('POST', path, body);
+            showOnce({ title: TEXT.share, note: TEXT.shareNote, text: url, done: STRINGS.close });
             return undefined;
           }}
         />
@@ -218,18 +286,6 @@ function EndpointActions({
             onChange();
           }}
         />
-      )}
-      {link !== undefined && (
-        <Dialog title={TEXT.share} onClose={() => setLink(undefined)}>
-          <p>{TEXT.shareNote}</p>
-          <pre tabIndex={0}>{link}</pre>
-          <div class="buttons">
-            <Copy text={link} />
-            <button type="button" class="main" onClick={() => setLink(undefined)}>
-              {STRINGS.close}
-            </button>
-          </div>
-        </Dialog>
       )}
     </div>
   );

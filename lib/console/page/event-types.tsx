@@ -12,9 +12,7 @@ const TEXT = STRINGS.eventTypes;
 
 /** The events that the application has defined, with an example of each to try. */
 export function EventTypes({ session }: { session: ConsoleSession }): JSX.Element {
-  const loaded = useLoaded('event-types', [], (signal) =>
-    get<EventTypeList>('event-types', undefined, signal),
-  );
+  const loaded = useLoaded<EventTypeList>('event-types', []);
   return (
     <>
       <Title text={TEXT.title} />

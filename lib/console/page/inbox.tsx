@@ -8,25 +8,15 @@ import type {
   InboxRow,
 } from '../console-api.js';
 import { Action } from './action.js';
-import { act, get } from './api.js';
-import {
-  Content,
-  Facts,
-  NoEntries,
-  Pager,
-  Panel,
-  Pill,
-  Time,
-  Title,
-  type Tone,
-} from './components.js';
+import { act } from './api.js';
+import { Content, Facts, Panel, Pill, Time, Title, type Tone } from './components.js';
 import { bytes } from './format.js';
 import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
 import { linkBack, linkTo, type Route } from './route.js';
 import { Runs } from './runs.js';
 import { requestOf, SearchBar, type Filter } from './search.js';
-import { Table } from './table.js';
+import { List, Table } from './table.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.inbox;
@@ -41,9 +31,7 @@ const TONES: Record<InboxOutcome, Tone> = {
 };
 
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
-  const loaded = useLoaded(JSON.stringify(query), ['inbox'], (signal) =>
-    get<InboxList>('inbox', { ...requestOf(query), after: query['after'] }, signal),
-  );
+  const loaded = useLoaded<InboxList, Route['query']>('inbox', ['inbox'], query, requestOf);
   const items = loaded.data?.items ?? [];
   return (
     <>
@@ -54,45 +42,37 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
         filters={filtersOf(items)}
         query={query}
       />
-      <Content loaded={loaded}>
-        {({ items: rows, next }) => (
-          <>
-            {rows.length === 0 ? (
-              <NoEntries page="inbox" query={query} text={TEXT.empty} next={TEXT.emptyNext} />
-            ) : (
-              <Table
-                caption={TEXT.title}
-                rows={rows}
-                keyOf={({ id }) => id}
-                columns={[
-                  {
-                    name: TEXT.at,
-                    cell: ({ id, at }) => (
-                      <a href={linkTo('inbox', id)}>
-                        <Time at={at} />
-                      </a>
-                    ),
-                  },
-                  { name: TEXT.outcome, cell: (row) => <Outcome row={row} /> },
-                  { name: TEXT.code, cell: ({ code }) => code && <code>{code}</code> },
-                  { name: TEXT.event, cell: (row) => claimed(row, row.event) },
-                  { name: TEXT.issuer, cell: (row) => claimed(row, row.issuer) },
-                  {
-                    name: TEXT.request,
-                    cell: ({ method, path }) => (
-                      <code>
-                        {method} {path}
-                      </code>
-                    ),
-                  },
-                  { name: TEXT.status, isNumber: true, cell: ({ status }) => status },
-                ]}
-              />
-            )}
-            <Pager page="inbox" query={query} next={next} />
-          </>
-        )}
-      </Content>
+      <List
+        page="inbox"
+        query={query}
+        loaded={loaded}
+        empty={TEXT.empty}
+        emptyNext={TEXT.emptyNext}
+        caption={TEXT.title}
+        columns={[
+          {
+            name: TEXT.at,
+            cell: ({ id, at }) => (
+              <a href={linkTo('inbox', id)}>
+                <Time at={at} />
+              </a>
+            ),
+          },
+          { name: TEXT.outcome, cell: (row) => <Outcome row={row} /> },
+          { name: TEXT.code, cell: ({ code }) => code && <code>{code}</code> },
+          { name: TEXT.event, cell: (row) => claimed(row, row.event) },
+          { name: TEXT.issuer, cell: (row) => claimed(row, row.issuer) },
+          {
+            name: TEXT.request,
+            cell: ({ method, path }) => (
+              <code>
+                {method} {path}
+              </code>
+            ),
+          },
+          { name: TEXT.status, isNumber: true, cell: ({ status }) => status },
+        ]}
+      />
     </>
   );
 }
@@ -121,7 +101,7 @@ function filtersOf(items: readonly InboxRow[]): Filter[] {
 /** One request: why it was answered as it was, and what it carried. */
 export function InboxEntry({ session, id }: { session: ConsoleSession; id: string }): JSX.Element {
   const path = `inbox/${encodeURIComponent(id)}`;
-  const loaded = useLoaded(id, ['inbox'], (signal) => get<InboxDetails>(path, undefined, signal));
+  const loaded = useLoaded<InboxDetails>(path, ['inbox']);
   return (
     <>
       <a class="back" href={linkBack('inbox')}>

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import type { BlockedKeyList, ConsoleSession, DeliveryDetails } from '../console-api.js';
 import { Action } from './action.js';
-import { act, get } from './api.js';
+import { act } from './api.js';
 import { Panel, Time } from './components.js';
 import { Reason, resend } from './deliveries.js';
 import { useLoaded, type Loaded } from './live.js';
@@ -13,15 +13,8 @@ const TEXT = STRINGS.keys;
 
 /** The keys of an endpoint whose later deliveries wait for a missed one. */
 export function useBlockedKeys(endpoint: string | undefined): Loaded<BlockedKeyList> {
-  return useLoaded(`blocked ${endpoint}`, ['deliveries'], async (signal) =>
-    endpoint === undefined
-      ? { items: [] }
-      : get<BlockedKeyList>(
-          `endpoints/${encodeURIComponent(endpoint)}/blocked-keys`,
-          undefined,
-          signal,
-        ),
-  );
+  const path = endpoint && `endpoints/${encodeURIComponent(endpoint)}/blocked-keys`;
+  return useLoaded(path, ['deliveries']);
 }
 
 /** Lets the later deliveries of a key continue without a missed one. */

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ChangesAnswer, ConsoleChange } from '../console-api.js';
-import { get, type ApiError } from './api.js';
+import { get, type ApiError, type Query } from './api.js';
 
 type Topic = ConsoleChange['topic'];
 type Listener = (topic: Topic | undefined) => void;
@@ -111,22 +111,26 @@ export interface Loaded<T> {
 }
 
 /**
- * Loads data, and reloads it after a change.
+ * Loads an answer of the API, and loads it again after a change. Another path or query discards the data.
  *
- * @param key - identifies what is loaded: another key discards the data
+ * @param path - `undefined` to load nothing
  * @param topics - changes that concern it
+ * @param toRequest - makes the request of the query when it is loaded, because it depends on the time
  */
-export function useLoaded<T>(
-  key: string,
+export function useLoaded<T, Given extends Query = Query>(
+  path: string | undefined,
   topics: readonly Topic[],
-  load: (signal: AbortSignal) => Promise<T>,
+  query?: Given,
+  toRequest: (query: Given) => Query = (same) => same,
 ): Loaded<T> {
+  const key = JSON.stringify([path, query]);
   const [state, setState] = useState<{ key: string; data?: T; error?: ApiError }>({ key });
   const [turn, setTurn] = useState(0);
   const progress = useRef({ isLoading: false, hasChanged: false }).current;
   const reload = (): void => setTurn((before) => before + 1);
 
   useEffect(() => {
+    if (path === undefined) return undefined;
     const controller = new AbortController();
     Object.assign(progress, { isLoading: true, hasChanged: false });
     const finish = (next: (before: typeof state) => typeof state): void => {
@@ -135,7 +139,7 @@ export function useLoaded<T>(
       setState(next);
       if (progress.hasChanged) reload();
     };
-    load(controller.signal).then(
+    get<T>(path, query && toRequest(query), controller.signal).then(
       (data) => finish(() => ({ key, data })),
       // Data of another key would be shown as that of this one.
       (error: ApiError) => finish((before) => ({ ...(before.key === key && before), key, error })),

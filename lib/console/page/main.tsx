@@ -8,7 +8,7 @@ import { DeadLetters } from './dead-letters.js';
 import { Deliveries } from './deliveries.js';
 import { Delivery } from './delivery.js';
 import { Endpoint } from './endpoint.js';
-import { Secrets } from './endpoint-form.js';
+import { ShownValues } from './endpoint-form.js';
 import { Endpoints } from './endpoints.js';
 import { EventTypes } from './event-types.js';
 import { number } from './format.js';
@@ -102,9 +102,8 @@ function Console({ session }: { session: ConsoleSession }): JSX.Element {
       style.setProperty('--on-brand', isLight(brand.color) ? '#10151c' : '#fff');
     }
   }, []);
-  const overview = useLoaded('overview', ['deliveries', 'inbox', 'endpoints'], (signal) =>
-    get<ConsoleOverview>('overview', { tenant }, signal),
-  );
+  const topics = ['deliveries', 'inbox', 'endpoints'] as const;
+  const overview = useLoaded<ConsoleOverview>('overview', topics, { tenant });
   const wasShown = useRef(false);
   useEffect(() => {
     // On the first page, Tab must reach the link that skips the navigation.
@@ -140,7 +139,7 @@ function Console({ session }: { session: ConsoleSession }): JSX.Element {
           key={`${route.page}/${route.id ?? ''}`}
         />
       </main>
-      <Secrets />
+      <ShownValues />
       <Toasts />
     </>
   );

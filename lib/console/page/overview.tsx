@@ -1,7 +1,6 @@
 import type { ComponentChildren, JSX } from 'preact';
 import type { ConsoleOverview, ConsoleStats, EndpointRow } from '../console-api.js';
-import { get } from './api.js';
-import { Chart, Sparkline, statsQuery, type Range } from './charts.js';
+import { Chart, Sparkline, statsRequest, type Range } from './charts.js';
 import { Choice, Content, Empty, Panel, Title } from './components.js';
 import { HealthPill, healthText } from './health.js';
 import { duration, number, percent } from './format.js';
@@ -21,11 +20,9 @@ export function Overview({
   const { tenant, features } = session;
   const range: Range =
     route.query['range'] === '1h' || route.query['range'] === '7d' ? route.query['range'] : '24h';
-  const stats = useLoaded(range, ['deliveries'], (signal) =>
-    features.deliveries
-      ? get<ConsoleStats>('stats', { ...statsQuery(range), tenant }, signal)
-      : Promise.resolve(undefined),
-  );
+  const wanted = { range, tenant };
+  const path = features.deliveries ? 'stats' : undefined;
+  const stats = useLoaded<ConsoleStats, typeof wanted>(path, ['deliveries'], wanted, statsRequest);
   return (
     <>
       <Title text={TEXT.title}>
@@ -45,9 +42,9 @@ export function Overview({
         {(data) => (
           <>
             <Alert attention={data.attention ?? []} />
-            <Content loaded={stats}>
-              {(series) =>
-                series !== undefined && (
+            {features.deliveries && (
+              <Content loaded={stats}>
+                {(series) => (
                   <>
                     <Numbers stats={series} overview={data} range={range} />
                     <Panel title={TEXT.chart[range]}>
@@ -59,9 +56,9 @@ export function Overview({
                     </Panel>
                     <Attention endpoints={data.attention ?? []} stats={series} />
                   </>
-                )
-              }
-            </Content>
+                )}
+              </Content>
+            )}
             <Received overview={data} />
           </>
         )}

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from '../console-api.js';
 import { Action, Field, FormDialog } from './action.js';
-import { act, get } from './api.js';
+import { act } from './api.js';
 import { messageOf, Panel, Pill, Time, type Tone } from './components.js';
 import { useLoaded, type Loaded } from './live.js';
 import { RANGES, requestOf } from './search.js';
@@ -19,9 +19,7 @@ const SHOWN_MS = 86_400_000;
 
 /** The last recovery of an endpoint, which runs in the background. */
 export function useRecovery(path: string): Loaded<RecoveryAnswer> {
-  return useLoaded(`recovery ${path}`, ['endpoints'], (signal) =>
-    get<RecoveryAnswer>(`${path}/recovery`, undefined, signal),
-  );
+  return useLoaded(`${path}/recovery`, ['endpoints']);
 }
 
 /** Starts a recovery of an endpoint, since a time that the user chooses, after a preview. */

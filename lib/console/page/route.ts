@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ConsoleSession } from '../console-api.js';
+import { type Query, searchOf } from './api.js';
 
 /** Where the page is: everything is in the fragment, so a URL can be shared. */
 export interface Route {
@@ -64,14 +65,8 @@ function decode(segment: string): string {
 }
 
 /** Link to a part of the page; members without a value are left out. */
-export function linkTo(
-  page: string,
-  id?: string,
-  query: Readonly<Record<string, string | undefined>> = {},
-): string {
-  const set = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
-  const search = set.length === 0 ? '' : `?${new URLSearchParams(set)}`;
-  return `#/${page}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${search}`;
+export function linkTo(page: string, id?: string, query: Query = {}): string {
+  return `#/${page}${id === undefined ? '' : `/${encodeURIComponent(id)}`}${searchOf(query)}`;
 }
 
 /** The current route, which changes with the fragment. */

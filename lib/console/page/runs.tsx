@@ -1,6 +1,5 @@
 import type { JSX } from 'preact';
 import type { RunList } from '../console-api.js';
-import { get } from './api.js';
 import { Content, Empty, Panel, Pill, Time } from './components.js';
 import { duration } from './format.js';
 import { useLoaded } from './live.js';
@@ -10,9 +9,7 @@ const TEXT = STRINGS.deadLetters;
 
 /** The runs of a queued event's handlers, with what they threw. */
 export function Runs({ id }: { id: string }): JSX.Element {
-  const loaded = useLoaded(`runs ${id}`, ['inbox'], (signal) =>
-    get<RunList>(`dead-letters/${encodeURIComponent(id)}/runs`, undefined, signal),
-  );
+  const loaded = useLoaded<RunList>(`dead-letters/${encodeURIComponent(id)}/runs`, ['inbox']);
   return (
     <Panel title={TEXT.runsTitle}>
       <Content loaded={loaded}>

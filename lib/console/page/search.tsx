@@ -24,13 +24,14 @@ export interface Filter {
 /** One search field, a chip for each filter, presets of the time, and the values of the main filter. */
 export function SearchBar({
   page,
-  filters,
+  filters: given,
   main,
   query: { after: _after, ...values },
   hasTime = true,
 }: {
   page: string;
-  filters: readonly Filter[];
+  /** `false` leaves one out. */
+  filters: readonly (Filter | false)[];
   /** The filter whose values are always shown; absent if it has too many. */
   main?: Filter;
   query: Route['query'];
@@ -47,6 +48,7 @@ export function SearchBar({
     addEventListener('keydown', focus);
     return () => removeEventListener('keydown', focus);
   }, []);
+  const filters = given.filter((filter) => filter !== false);
   const all = main === undefined ? filters : [main, ...filters];
   const link = (changes: Readonly<Record<string, string | undefined>>): string =>
     linkTo(page, undefined, { ...values, ...changes });
@@ -154,12 +156,8 @@ function localTime(value: string): string {
   return /^\d{4}-\d\d-\d\d$/.test(value) ? `${value}T00:00` : value;
 }
 
-/** The filters of a URL as the API takes them: a preset of the time becomes its start. */
-export function requestOf({
-  last,
-  after: _after,
-  ...filter
-}: Route['query']): Record<string, string> {
+/** The query of a URL as the API takes it: a preset of the time becomes its start. */
+export function requestOf({ last, ...filter }: Route['query']): Record<string, string> {
   const { since, until } = filter;
   if (last === undefined || !Object.hasOwn(RANGES, last) || since || until) return filter;
   const length = RANGES[last as keyof typeof RANGES];

@@ -1,6 +1,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { takeReturn } from './route.js';
+import { Content, NoEntries, Pager } from './components.js';
+import type { Loaded } from './live.js';
+import { takeReturn, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
 export interface Column<Row> {
@@ -10,23 +12,63 @@ export interface Column<Row> {
   readonly isNumber?: boolean;
 }
 
+interface TableProps<Row> {
+  caption: string;
+  columns: readonly (Column<Row> | false)[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string;
+  selection?: Selection | undefined;
+}
+
+/** A page of a list with links to others, or what to show in place of one without entries. */
+export function List<Data extends ListPage>({
+  page,
+  query,
+  loaded,
+  empty,
+  emptyNext,
+  above,
+  ...table
+}: Omit<TableProps<Data['items'][number]>, 'rows' | 'keyOf'> & {
+  /** Its name in the URL. */
+  page: string;
+  query: Route['query'];
+  loaded: Loaded<Data>;
+  empty: string;
+  /** What to do next, if it is empty. */
+  emptyNext?: string;
+  above?: (data: Data) => ComponentChildren;
+}): JSX.Element {
+  return (
+    <Content loaded={loaded}>
+      {(data) => (
+        <>
+          {above?.(data)}
+          {data.items.length === 0 ? (
+            <NoEntries page={page} query={query} text={empty} next={emptyNext} />
+          ) : (
+            <Table {...table} rows={data.items} keyOf={({ id }) => id} />
+          )}
+          <Pager page={page} query={query} next={data.next} />
+        </>
+      )}
+    </Content>
+  );
+}
+
+interface ListPage {
+  readonly items: readonly { readonly id: string }[];
+  readonly next?: string | undefined;
+}
+
 /** A table; on a phone, a card for each row. With `selection`, its rows can be chosen. */
 export function Table<Row>({
   caption,
   columns,
   rows,
   keyOf,
-  nameOf = keyOf,
   selection,
-}: {
-  caption: string;
-  columns: readonly (Column<Row> | false)[];
-  rows: readonly Row[];
-  keyOf: (row: Row, index: number) => string;
-  /** Names a row for screen readers. */
-  nameOf?: (row: Row, index: number) => string;
-  selection?: Selection | undefined;
-}): JSX.Element {
+}: TableProps<Row>): JSX.Element {
   const element = useRef<HTMLTableElement>(null);
   useEffect(() => {
     const id = takeReturn();
@@ -66,7 +108,7 @@ export function Table<Row>({
                 <td class="check">
                   <input
                     type="checkbox"
-                    aria-label={STRINGS.select(nameOf(row, index))}
+                    aria-label={STRINGS.select(keys[index]!)}
                     checked={selection.has(keys[index]!)}
                     onChange={({ currentTarget }) =>
                       selection.set([keys[index]!], currentTarget.checked)

@@ -1,12 +1,36 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { type Due, DueHeap } from '../../queue/due-heap.js';
-import { FAULT_KINDS, type FaultKind } from './fault-kinds.js';
 import type { SimulatedProcess } from './simulated-process.js';
 
 const EPOCH = Date.UTC(2026, 0, 1);
 /** Virtual milliseconds after which no fault begins, so that everything must end. */
 export const HORIZON = 90_000;
 const MAX_STEPS = 200_000;
+
+/** Kinds of faults, each with the share of its points at which it happens in a run that uses it. A run uses half of them. */
+const FAULT_KINDS = {
+  // The network between publishers and receivers
+  delay: 0.1,
+  loss: 0.06,
+  reset: 0.08,
+  'lost answer': 0.08,
+  duplicate: 0.2,
+  partition: 0.3,
+  // Stores and their servers
+  'store error': 0.03,
+  'store reply lost': 0.03,
+  'store slow': 0.03,
+  'store outage': 0.3,
+  // Processes
+  kill: 0.015,
+  stall: 0.015,
+  'clock jump': 0.01,
+  // The application
+  'handler fails': 0.15,
+  'handler is slow': 0.25,
+} as const;
+
+type FaultKind = keyof typeof FAULT_KINDS;
 
 /** An invariant that does not hold. */
 export class Violation extends Error {

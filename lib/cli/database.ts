@@ -1,50 +1,72 @@
 import type { Pool } from 'pg';
-import { isWebhookError, missingPackageOf } from '../../errors/webhook.error.js';
-import { databaseFailure, describeServer } from '../../postgres/database-failure.js';
-import type { PostgresClient, RunStatement } from '../../postgres/database.js';
-import { SchemaMigrator } from '../../postgres/migrations/schema.migrator.js';
-import { statementsOn } from '../../postgres/transactions.js';
-import { type Arguments, type Options, runWithArguments, UsageError } from '../arguments.js';
-import type { CommandIo } from '../command.interface.js';
-import type { DatabaseCall } from './database-call.js';
+import { isWebhookError, missingPackageOf } from '../errors/webhook.error.js';
+import { databaseFailure, describeServer } from '../postgres/database-failure.js';
+import type { PostgresClient, RunStatement } from '../postgres/database.js';
+import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import { isSchemaName, SCHEMA_RULE } from '../postgres/sql-text.js';
+import { statementsOn } from '../postgres/transactions.js';
+import { CommandError, readTimeout, readVariables, UsageError } from './arguments.js';
+import type { Arguments, CommandIo, Options } from './command.interface.js';
 
-/** A database error in one line, without the URL, which contains a password. */
-class DatabaseSessionError extends Error {}
+/** The help on the options of every command that connects. */
+export const DATABASE_HELP = `  --database-url <url>   postgresql://user:password@host:5432/database; visible to other users, so
+                         prefer the environment variable DATABASE_URL
+  --env-file <file>      file with this variable, such as .env
+  --schema <name>        schema of the tables; default webhooks
+  --timeout <duration>   for a connection; default 10s`;
 
-/** The exit code after a database error. */
-const FAILED = 2;
+export interface DatabaseCall {
+  readonly url: string;
+  readonly schema: string;
+  /** Milliseconds. */
+  readonly timeout: number;
+  /** The environment, with the variables of `--env-file`. */
+  readonly env: CommandIo['env'];
+}
 
-/**
- * Runs a command on a database: parses its arguments, prints its help, and reports errors in one line.
- *
- * @returns the exit code of `run`, 0 for help, 2 for wrong usage or a database error
- */
-export async function runDatabaseCommand<Known extends Options>(
-  command: {
-    readonly name: string;
-    readonly help: string;
-    readonly options: Known;
-    /** The most arguments without an option; default none. */
-    readonly positionals?: number;
-  },
-  args: readonly string[],
+/** Options of every command that connects. */
+export const DATABASE_OPTIONS = {
+  'database-url': { type: 'string' },
+  'env-file': { type: 'string' },
+  schema: { type: 'string' },
+  timeout: { type: 'string' },
+  json: { type: 'boolean' },
+} as const satisfies Options;
+
+/** @throws {@link UsageError} */
+export function readSchema(schema = 'webhooks'): string {
+  if (isSchemaName(schema)) return schema;
+  throw new UsageError(`--schema ${SCHEMA_RULE}.`);
+}
+
+/** @throws {@link UsageError} */
+export async function readDatabaseCall(
+  values: Arguments<typeof DATABASE_OPTIONS>['values'],
   io: CommandIo,
-  run: (
-    values: Arguments<Known>['values'],
-    positionals: Arguments<Known>['positionals'],
-  ) => Promise<number>,
-): Promise<number> {
-  try {
-    return await runWithArguments(command, args, io, async ({ values, positionals }) => {
-      // The unexpected word may be the URL, so it is not quoted.
-      if (positionals.length <= (command.positionals ?? 0)) return run(values, positionals);
-      throw new UsageError('An argument without an option: pass the database as --database-url.');
-    });
-  } catch (error) {
-    if (!(error instanceof DatabaseSessionError)) throw error;
-    io.stderr.write(`${error.message}\n`);
-    return FAILED;
+): Promise<DatabaseCall> {
+  const env = await readVariables(values['env-file'], io.env);
+  return {
+    timeout: readTimeout(values.timeout ?? '10s'),
+    url: readUrl(values['database-url'] ?? env['DATABASE_URL']),
+    schema: readSchema(values.schema),
+    env,
+  };
+}
+
+/** Refuses arguments without an option. The unexpected word may be the URL, so it is not quoted. */
+export function requireOptionsOnly(positionals: readonly string[]): void {
+  if (positionals.length === 0) return;
+  throw new UsageError('An argument without an option: pass the database as --database-url.');
+}
+
+function readUrl(url: string | undefined): string {
+  if (url === undefined || url === '') {
+    throw new UsageError('The database is missing: set DATABASE_URL or pass --database-url.');
   }
+  if (URL.canParse(url) && /^postgres(?:ql)?:$/.test(new URL(url).protocol)) return url;
+  throw new UsageError(
+    'The database URL is not valid: write postgresql://user:password@host:5432/database, and percent-encode special characters of the password.',
+  );
 }
 
 /** Milliseconds for a statement; a migration may wait for another process or for a table lock. */
@@ -54,7 +76,7 @@ const STATEMENT_TIMEOUT = 120_000;
  * Runs work on a database and closes the connection afterwards.
  *
  * @throws {@link UsageError} if `pg` is not installed
- * @throws {@link DatabaseSessionError} if the database reports an error
+ * @throws {@link CommandError} if the database reports an error, in one line without the URL, which contains a password
  */
 export async function withDatabase<T>(
   call: DatabaseCall,
@@ -111,7 +133,7 @@ async function withPool<T>(call: DatabaseCall, work: (pool: Pool) => Promise<T>)
     return await work(pool);
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new DatabaseSessionError(reasonOf(error, call), { cause: error });
+    throw new CommandError(reasonOf(error, call), { cause: error });
   } finally {
     await pool.end();
   }
