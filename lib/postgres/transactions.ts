@@ -13,8 +13,7 @@ function rowsOf(result: unknown): Record<string, unknown>[] {
 }
 
 export function statementsOn(client: PostgresClient): RunStatement {
-  return async (statement, values) =>
-    rowsOf(await client.query(statement, [...values])).map((row) => complete(row, 'The client'));
+  return async (statement, values) => rowsOf(await client.query(statement, [...values]));
 }
 
 function hasRows(value: unknown): value is { rows: Record<string, unknown>[] } {
@@ -297,9 +296,7 @@ export function joinTransaction(tx: unknown, isEmbedded = false): RunStatement {
   if ((typeof tx === 'object' && tx !== null) || typeof tx === 'function') {
     for (const adapter of adapters) {
       const run = adapter.join(tx);
-      if (run !== undefined) {
-        return async (...query) => (await run(...query)).map((row) => complete(row, 'tx'));
-      }
+      if (run !== undefined) return async (...query) => (await run(...query)).map(complete);
     }
   }
   const names = adapters.map(({ name }) => name).join(', ');
@@ -313,16 +310,16 @@ export function joinTransaction(tx: unknown, isEmbedded = false): RunStatement {
  * Makes reading a column that a row lacks an error. A mapper of the application may rename or remove columns, and `undefined`
  * would be taken for a value.
  */
-function complete(row: Row, source: 'tx' | 'The client'): Row {
+function complete(row: Row): Row {
   return new Proxy(row, {
     get(columns, name) {
       const value: unknown = Reflect.get(columns, name);
       if (value !== undefined) return value;
       throw new WebhookDeliveryError(
         'unsupported_option',
-        `${source} returned a row without the column "${String(name)}": a mapper of its library renames or removes columns, such ` +
-          'as an extension of Prisma, postProcessResponse of Knex or transform of Postgres.js. Exclude raw queries from it, or ' +
-          `pass a ${source === 'tx' ? 'transaction that was opened' : 'client'} without it.`,
+        `tx returned a row without the column "${String(name)}": a mapper of its library renames or removes columns, such as an ` +
+          'extension of Prisma, postProcessResponse of Knex or transform of Postgres.js. Exclude raw queries from it, or ' +
+          'pass a transaction that was opened without it.',
       );
     },
   });

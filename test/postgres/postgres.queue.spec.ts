@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { afterAll, describe, expect, it, jest } from '@jest/globals';
-import { Pool } from 'pg';
+import { Pool, types } from 'pg';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { type PostgresPool, PostgresQueue } from '../../lib/postgres/index.js';
 import type { PostgresQueueOptions } from '../../lib/postgres/postgres.queue.js';
@@ -724,6 +724,25 @@ const connectionString = urlOf('PostgreSQL');
     } finally {
       now.mockRestore();
       warn.mockRestore();
+    }
+  });
+
+  it.each([
+    ['boolean', types.builtins.BOOL],
+    ['bytea', types.builtins.BYTEA],
+  ])('refuses a pool that parses %s in another way', async (name, type) => {
+    const getTypeParser: typeof types.getTypeParser = (oid: number, format) =>
+      oid === type ? String : types.getTypeParser(oid, format);
+    const changed = new Pool({ connectionString, types: { getTypeParser } });
+    try {
+      await withQueue({ pool: changed }, async (queue) =>
+        expect(queue.enqueue([due('a')])).rejects.toMatchObject({
+          code: 'unsupported_option',
+          message: expect.stringContaining(`The client returns ${name} in another form`),
+        }),
+      );
+    } finally {
+      await changed.end();
     }
   });
 
