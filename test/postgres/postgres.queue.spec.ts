@@ -731,7 +731,7 @@ const connectionString = urlOf('PostgreSQL');
     ['boolean', types.builtins.BOOL],
     ['bytea', types.builtins.BYTEA],
   ])('refuses a pool that parses %s in another way', async (name, type) => {
-    const getTypeParser: typeof types.getTypeParser = (oid: number, format) =>
+    const getTypeParser: typeof types.getTypeParser = (oid: typeof type, format) =>
       oid === type ? String : types.getTypeParser(oid, format);
     const changed = new Pool({ connectionString, types: { getTypeParser } });
     try {
