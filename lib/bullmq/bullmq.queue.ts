@@ -20,7 +20,7 @@ import {
   WebhookQueue,
   queueStopped,
 } from '../queue/webhook-queue.js';
-import { isRedisOutage, redisFailure } from '../redis/redis-failure.js';
+import { isRedisOutage, redisFailure, ReplicaExit } from '../redis/redis-failure.js';
 import {
   type BullMqQueueOptions,
   resolveBullMqOptions,
@@ -71,6 +71,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly keys: KeyTurns;
   private readonly limits: SharedLimits;
   private readonly deliveries: StoredDeliveries;
+  private readonly replicaExit: ReplicaExit;
   private worker: DeliveryWorker | undefined;
   private runner: DeliveryRunner | undefined;
   private stopMaintenance: CancelWake = () => {};
@@ -101,6 +102,7 @@ export class BullMqQueue extends WebhookQueue {
     this.limits = new SharedLimits(queue, this.clock, this.options.lease);
     const { clock, history, turns, keys, limits } = this;
     this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
+    this.replicaExit = new ReplicaExit(clock, () => void reconnect(queue));
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -337,6 +339,7 @@ export class BullMqQueue extends WebhookQueue {
     try {
       return await inTime(this.clock, this.options.timeout, command, noAnswer);
     } catch (cause) {
+      this.replicaExit.after(cause);
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
   }

@@ -1,6 +1,7 @@
 import { type ConnectionOptions, type Queue, Worker, type WorkerOptions } from 'bullmq';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { isReadOnlyReplica } from '../redis/redis-failure.js';
+import { canReconnect } from '../redis/redis-script.js';
 import type { DeliveredResult, DeliveryJob, DeliveryJobData } from './delivery-job.js';
 
 /** Milliseconds. */
@@ -123,7 +124,7 @@ async function currentClient(owner: Pick<Queue, 'getBackend'>) {
 /** Destroys the connection of a queue, and connects again. */
 export async function reconnect(queue: Queue): Promise<void> {
   const client = await currentClient(queue);
-  if (isConnected(client)) client.disconnect(true);
+  if (isConnected(client) && canReconnect(client)) client.disconnect(true);
 }
 
 /** Also before the server has answered the first command of a new connection: a lost network swallows that one too. */

@@ -1,3 +1,4 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 
 /** What an operator can do about an error reply of Redis. */
@@ -58,6 +59,27 @@ export function isRedisOutage(cause: unknown): boolean {
 /** Whether the server has become a replica: it keeps its connections, which only new ones replace. */
 export function isReadOnlyReplica(cause: unknown): boolean {
   return /^READONLY\b/.test(String((cause as { message?: unknown } | null)?.message));
+}
+
+/** Milliseconds between two reconnects from a replica: the address may go on leading to it. */
+const RECONNECT_AFTER = 1_000;
+
+/** Replaces the connection to a server that has become a replica: after a fail-over, a new one leads to the primary. */
+export class ReplicaExit {
+  private leftAt = -Infinity;
+
+  constructor(
+    private readonly clock: WebhookClock,
+    private readonly reconnect: () => void,
+  ) {}
+
+  /** @param cause - the error of a command */
+  after(cause: unknown): void {
+    const now = this.clock.now();
+    if (!isReadOnlyReplica(cause) || Math.abs(now - this.leftAt) < RECONNECT_AFTER) return;
+    this.leftAt = now;
+    this.reconnect();
+  }
 }
 
 function reasonOf(cause: unknown): string | undefined {

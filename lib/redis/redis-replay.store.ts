@@ -5,7 +5,7 @@ import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import { CLOCK, duration, object, optional, rule } from '../options/rules.js';
 import type { WebhookStoreError } from '../errors/webhook.error.js';
-import { isReadOnlyReplica, redisFailure } from './redis-failure.js';
+import { redisFailure, ReplicaExit } from './redis-failure.js';
 import { LostReservations } from '../replay/lost-reservations.js';
 import {
   ReplayStore,
@@ -25,9 +25,6 @@ import {
   RESERVE,
   type RedisScript,
 } from './redis-script.js';
-
-/** Milliseconds between two reconnects from a replica: the address may go on leading to it. */
-const RECONNECT_AFTER = 1_000;
 
 /** Keys and timeout of a {@link RedisReplayStore}. */
 export interface RedisReplayStoreOptions {
@@ -74,11 +71,10 @@ export class RedisReplayStore extends ReplayStore {
   private readonly timeout: number;
   private readonly clock: WebhookClock;
   private readonly lost: LostReservations;
+  private readonly replicaExit: ReplicaExit;
   private hasWarned = false;
   /** Whether the connection was replaced, and no command has succeeded since. */
   private isReplaced = false;
-  /** When the connection to a replica was replaced, in epoch milliseconds. */
-  private leftReplicaAt = 0;
 
   /**
    * @param client - of ioredis, or of node-redis and connected; closed by the application
@@ -96,6 +92,7 @@ export class RedisReplayStore extends ReplayStore {
     this.timeout = timeout;
     this.clock = clock ?? new SystemClock();
     this.lost = new LostReservations(async (reservation) => this.release(reservation), this.clock);
+    this.replicaExit = new ReplicaExit(this.clock, () => reconnect(this.client));
   }
 
   /** Warns about a client without a socket timeout, then writes a key that expires: a replica and a full server refuse it. */
@@ -173,19 +170,11 @@ export class RedisReplayStore extends ReplayStore {
         this.isReplaced = false;
         return answer;
       } catch (cause) {
-        if (isReadOnlyReplica(cause)) this.leaveReplica();
+        this.replicaExit.after(cause);
         throw this.failure(cause);
       }
     };
     return inTime(this.clock, this.timeout, ask, () => this.noAnswer());
-  }
-
-  /** After a fail-over, a new connection leads to the primary. */
-  private leaveReplica(): void {
-    const now = this.clock.now();
-    if (Math.abs(now - this.leftReplicaAt) < RECONNECT_AFTER) return;
-    this.leftReplicaAt = now;
-    reconnect(this.client);
   }
 
   private noAnswer(): WebhookStoreError {

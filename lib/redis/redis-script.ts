@@ -104,7 +104,8 @@ export function reconnect(client: RedisClient): void {
 }
 
 /** Whether a client of ioredis connects again after a lost connection; if not, it must never lose one here. */
-function canReconnect({ isCluster, options }: ConnectionMembers): boolean {
+export function canReconnect(client: object): boolean {
+  const { isCluster, options } = client as ConnectionMembers;
   const strategy = isCluster === true ? options?.clusterRetryStrategy : options?.retryStrategy;
   return strategy === undefined || typeof strategy?.(1) === 'number';
 }

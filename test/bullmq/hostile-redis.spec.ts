@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -128,7 +129,37 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     });
     await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
     await expect(queueOn(primary.port)[0].check()).resolves.toBeUndefined();
+    // BullMQ cannot close a connection that is being replaced.
+    while (!(await queue.find(['x']).catch(() => false))) await sleep(10);
     expect(await queueOn(primary.port)[0].find(['x'])).toEqual([undefined]);
+  });
+
+  it('publishes to the new primary once its own has become a replica', async () => {
+    const [old, primary] = [await redis(), await redis()];
+    let { port } = old;
+    const address = createServer((near) => {
+      const far = connect(port, '127.0.0.1');
+      for (const [from, to] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        from.on('error', () => {}).on('close', () => to.destroy());
+        from.pipe(to);
+      }
+    });
+    await once(address.listen(0, '127.0.0.1'), 'listening');
+    closing.push(async () => address.close());
+    const [queue] = queueOn((address.address() as AddressInfo).port);
+    await queue.enqueue([due('before')]);
+    await old.command('REPLICAOF 127.0.0.1 1');
+    ({ port } = primary);
+
+    await expect(queue.enqueue([due('meanwhile')])).rejects.toThrow(/read-only replica/);
+    const publish = async () => queue.enqueue([due('after')]).catch(() => undefined);
+    while ((await publish()) === undefined) await sleep(10);
+    expect(await queueOn(primary.port)[0].find(['after'])).toMatchObject([
+      { delivery: { id: 'after' } },
+    ]);
   });
 
   it('reports once that it cannot fetch, and does not keep the process busy', async () => {
