@@ -4,7 +4,7 @@ import type {
   WEBHOOK_PUBLISHED_CHANNEL,
   WebhookAttemptedMessage,
   WebhookPublishedMessage,
-} from './deliveries/delivery.reporter.js';
+} from './deliveries/delivery.channels.js';
 import type { WebhookDeliveryEvent } from './deliveries/webhook-delivery.events.js';
 import type {
   WEBHOOK_HANDLED_CHANNEL,

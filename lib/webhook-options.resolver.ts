@@ -17,7 +17,7 @@ import {
 import {
   type ResolvedPublisherOptions,
   resolvePublisherOptions,
-} from './publisher/publisher-options.js';
+} from './publisher/publisher-options.resolver.js';
 import { INBOX, type ResolvedInbox, resolveInbox } from './receiver/inbox/inbox-options.js';
 import { type ResolvedReceivers, resolveReceivers } from './receiver/receiver-options.resolver.js';
 import type { WebhookModuleOptions } from './webhook-module-options.interface.js';

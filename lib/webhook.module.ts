@@ -10,7 +10,7 @@ import {
 import { DiscoveryModule, ModuleRef } from '@nestjs/core';
 import { WebhookClock } from './clock/webhook-clock.js';
 import { WebhookConfigurationError } from './errors/webhook.error.js';
-import { PUBLISHER_OPTIONS } from './publisher/publisher-options.js';
+import { PUBLISHER_OPTIONS } from './publisher/publisher-options.resolver.js';
 import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.providers.js';
 import { noWebhookHttpModule, webhookHttpModule } from './publisher/webhook-http.js';
 import { WebhookPublisher } from './publisher/webhook.publisher.js';

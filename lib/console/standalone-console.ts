@@ -25,7 +25,7 @@ import {
   PostgresInboxStore,
   type PostgresPool,
 } from '../postgres/index.js';
-import { resolvePublisherOptions } from '../publisher/publisher-options.js';
+import { resolvePublisherOptions } from '../publisher/publisher-options.resolver.js';
 import { INBOX, resolveInbox } from '../receiver/inbox/inbox-options.js';
 import { InboxRecorder } from '../receiver/inbox/inbox.recorder.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';

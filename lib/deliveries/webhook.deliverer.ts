@@ -21,7 +21,8 @@ import type { EndpointDisabled } from '../sending/endpoint.js';
 import { decideRetry, OVERLOAD_WAIT, type RetryDecision } from '../sending/retry-policy.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
 import type { WebhookReceipt } from '../token/webhook-receipt.js';
-import { observeAttempt, type DeliveryReporter } from './delivery.reporter.js';
+import { observeAttempt } from './delivery.channels.js';
+import type { DeliveryReporter } from './delivery.reporter.js';
 
 const GONE = 410;
 

@@ -6,7 +6,7 @@ import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
-} from '../publisher/publisher-options.js';
+} from '../publisher/publisher-options.resolver.js';
 import { ReceiverDrain } from '../receiver/receiver.drain.js';
 import { EventPoller } from '../receiver/event.poller.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-options.js';

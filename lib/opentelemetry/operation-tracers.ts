@@ -10,7 +10,7 @@ import {
   trace,
   type Tracer,
 } from '@opentelemetry/api';
-import type { AttemptingOperation, PublishingOperation } from '../deliveries/delivery.reporter.js';
+import type { AttemptingOperation, PublishingOperation } from '../deliveries/delivery.channels.js';
 import type { Operation, OperationTracer, TraceContext } from '../diagnostics/operation.js';
 import { defined } from '../options/defined.js';
 import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver.channels.js';

@@ -11,7 +11,7 @@ import { ModulesContainer } from '@nestjs/core';
 import { diag, metrics, trace } from '@opentelemetry/api';
 import type { Subscription } from 'rxjs';
 import type { Duration } from '../clock/duration.js';
-import { attempting, publishing } from '../deliveries/delivery.reporter.js';
+import { attempting, publishing } from '../deliveries/delivery.channels.js';
 import type { Operation, OperationChannels } from '../diagnostics/operation.js';
 import { webhookPartsOf } from '../health/webhook-parts.js';
 import { readOptions } from '../options/read-options.js';

@@ -2,7 +2,7 @@ import type { OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError, WebhookDeliveryError } from '../errors/webhook.error.js';
 import { hasMethods } from '../options/rules.js';
-import type { ResolvedPublisherOptions } from './publisher-options.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 
 type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];

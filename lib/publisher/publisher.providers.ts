@@ -15,7 +15,7 @@ import {
   loadSigningKeys,
   type ResolvedPublisherOptions,
   PUBLISHER_OPTIONS,
-} from './publisher-options.js';
+} from './publisher-options.resolver.js';
 import {
   DeliveryReactionExplorer,
   WebhookDeliveryEvents,

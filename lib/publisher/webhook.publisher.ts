@@ -3,7 +3,7 @@ import {
   type BeforeApplicationShutdown,
   type OnApplicationBootstrap,
 } from '@nestjs/common';
-import { publishing } from '../deliveries/delivery.reporter.js';
+import { publishing } from '../deliveries/delivery.channels.js';
 import type { WebhookDeliverer } from '../deliveries/webhook.deliverer.js';
 import { looksLikeUrl } from '../endpoints/endpoint-store.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
@@ -48,7 +48,7 @@ import {
   SIGN_OPTIONS,
   type WebhookEventToPublish,
 } from './publish-options.js';
-import type { ResolvedPublisherOptions } from './publisher-options.js';
+import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
 type EarlierRecords = readonly (DeliveryRecord | undefined)[];

@@ -16,7 +16,7 @@ import {
 import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
-} from '../../lib/publisher/publisher-options.js';
+} from '../../lib/publisher/publisher-options.resolver.js';
 
 export const secret = 'a secret of the test that nobody may ever print';
 

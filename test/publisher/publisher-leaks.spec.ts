@@ -11,7 +11,7 @@ import {
   WebhookJwks,
   WebhookPublisher,
 } from 'nestjs-webhook-token';
-import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.js';
+import { PUBLISHER_OPTIONS } from '../../lib/publisher/publisher-options.resolver.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type Script } from './wire-receiver.js';
 

@@ -2,10 +2,8 @@ import { generateKeyPairSync } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue } from 'nestjs-webhook-token';
-import {
-  type WebhookPublisherOptions,
-  resolvePublisherOptions,
-} from '../../lib/publisher/publisher-options.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 
 const secret = 'a secret of the test that is long enough';
 const weak = 'too-short-to-be-safe';

@@ -4,10 +4,8 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Webhook } from 'standardwebhooks';
 import { Webhook as SvixWebhook } from 'svix';
 import { WebhookDeliveries, WebhookEndpoints } from '../../lib/index.js';
-import {
-  type WebhookPublisherOptions,
-  resolvePublisherOptions,
-} from '../../lib/publisher/publisher-options.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenVerifier, digest, type VerifiedWebhookToken } from '../../lib/token/index.js';
 import { PublisherBench, secret } from './publisher-bench.js';

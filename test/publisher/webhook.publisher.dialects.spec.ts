@@ -8,10 +8,8 @@ import {
   type WebhookProfile,
 } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import {
-  type WebhookPublisherOptions,
-  resolvePublisherOptions,
-} from '../../lib/publisher/publisher-options.js';
+import type { WebhookPublisherOptions } from '../../lib/publisher/publisher-options.js';
+import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.resolver.js';
 import { GoReceiver } from '../fixtures/go-reference.js';
 import { PublisherBench, secret } from './publisher-bench.js';
 import { WireReceiver, type WireRequest } from './wire-receiver.js';

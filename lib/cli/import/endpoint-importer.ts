@@ -11,7 +11,7 @@ import { Problems } from '../../options/problems.js';
 import type { EgressOptions } from '../../egress/egress-policy.js';
 import type { PostgresClient } from '../../postgres/database.js';
 import { PostgresEndpointStore } from '../../postgres/postgres-endpoint.store.js';
-import { resolvePublisherOptions } from '../../publisher/publisher-options.js';
+import { resolvePublisherOptions } from '../../publisher/publisher-options.resolver.js';
 import { UsageError } from '../arguments.js';
 import type { ImportedState, SourceEndpoint } from './source-endpoint.js';
 
