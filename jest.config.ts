@@ -4,6 +4,7 @@
  *
  * @jest-config-loader-options {"transpileOnly":true,"compilerOptions":{"module":"CommonJS","moduleResolution":"bundler"}}
  */
+import { availableParallelism } from 'node:os';
 import type { Config } from 'jest';
 
 type Project = Exclude<NonNullable<Config['projects']>[number], string>;
@@ -40,7 +41,7 @@ const config: Config = {
   // for minutes.
   testTimeout: 180_000,
   // A test waits more than it computes: on two cores, three files at once took 264 s, and two 362 s.
-  maxWorkers: '150%',
+  maxWorkers: Math.ceil(1.5 * availableParallelism()),
   // The modules of a file stay in memory after it, and a large heap slows down the files that follow: without this limit, a first
   // run took 825 s instead of 468 s, and a repeated one 511 s instead of 442 s.
   workerIdleMemoryLimit: '700MB',
