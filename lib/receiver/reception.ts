@@ -55,6 +55,91 @@ function storeFailed(error: unknown): never {
   });
 }
 
+/** The replay claim by which an event is recognised when it is repeated. */
+function replayClaim(
+  event: WebhookEvent,
+  digest: string | undefined,
+  { clockTolerance, replayWindow, replayLease, clock, scheme }: ResolvedReceiver,
+): ReplayClaim {
+  const { receiver, issuer, id, jti, claims, profile } = event;
+  const { partner } = scheme;
+  // A sender of its own signs in the name of the receiver's only issuer, so its ids are the `txn` of that issuer's tokens.
+  const isPartner = partner !== undefined && !isTokenProfile(profile);
+  // A txn and a jti with the same value are different identities.
+  const tokenKey = isPartner
+    ? identity(receiver, partner, 'txn', id)
+    : identity(receiver, issuer, 'jti', jti);
+  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
+  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
+  return {
+    key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
+    tokenKey,
+    fingerprint:
+      digest === undefined
+        ? contentFingerprint(event.event, event.data)
+        : sha256(`${event.event}\n${digest}`),
+    replayUntil,
+    keepUntil: Math.max(replayUntil, clock.now() + replayWindow),
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** The replay claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
+export function handledClaim(
+  deliveryId: string,
+  { receiver, issuer }: WebhookEvent,
+  { replayWindow, replayLease, clock }: ResolvedReceiver,
+): ReplayClaim {
+  const key = identity(receiver, issuer, 'handled', deliveryId);
+  const now = clock.now();
+  // The delivery id identifies the content too, and there is no token.
+  return {
+    key,
+    tokenKey: key,
+    fingerprint: key,
+    replayUntil: now + replayLease,
+    keepUntil: now + replayWindow,
+    lease: replayLease,
+    issuer,
+  };
+}
+
+/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
+function identity(...parts: readonly string[]): string {
+  let text = '';
+  for (const part of parts) text += `${part.length}:${part}`;
+  return sha256(text);
+}
+
+/**
+ * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
+ * a proxy refused the long header, as a body, and a sender may order its members differently. Numbers that are the same for a
+ * handler are equal, such as 9007199254740992 and 9007199254740993.
+ *
+ * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
+ */
+export function contentFingerprint(event: string, value: unknown): string {
+  return sha256(`${event}\n${value === undefined ? '' : JSON.stringify(sortMembers(value))}`);
+}
+
+/** No member can replace a prototype here: data with such a name is refused before. */
+function sortMembers(value: unknown): unknown {
+  // A number beyond the range of a double, for which JSON.stringify would write null. No data has a member of this name.
+  if (value === Infinity || value === -Infinity) return { ['__proto__']: String(value) };
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(sortMembers);
+  const sorted: Record<string, unknown> = {};
+  for (const name of Object.keys(value).sort()) {
+    sorted[name] = sortMembers((value as Record<string, unknown>)[name]);
+  }
+  return sorted;
+}
+
+function sha256(text: string): string {
+  return hash('sha256', text, 'base64url');
+}
+
 /**
  * Asks the replay store for a reservation.
  *
@@ -155,10 +240,10 @@ export class WebhookReception {
 
   /**
    * Handles the event and settles it: it is recorded if the work succeeds, and freed for another attempt if the work fails, the
-   * lease is lost or the store does not record it.
+   * lease is lost in `event.commit(tx)` or the store does not record it.
    *
-   * @throws the error of the work; {@link WebhookReplayError} `lease_lost`, also if the work ignored it: it may have rolled back,
-   *   and no one repeats an acknowledged event; {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
+   * @throws the error of the work; {@link WebhookReplayError} `lease_lost` of `event.commit(tx)`, also if the work ignored it: it
+   *   may have rolled back, and no one repeats an acknowledged event; {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
   async handle<T>(work: () => T | Promise<T>): Promise<T> {
     const operation = internalsOf(this.event).receiving;
@@ -353,89 +438,4 @@ function leaseLostError(): WebhookReplayError {
     'lease_lost',
     'this handler no longer holds the lease of the event, or the event is recorded already: roll back; the sender repeats the event',
   );
-}
-
-/** The replay claim by which an event is recognised when it is repeated. */
-function replayClaim(
-  event: WebhookEvent,
-  digest: string | undefined,
-  { clockTolerance, replayWindow, replayLease, clock, scheme }: ResolvedReceiver,
-): ReplayClaim {
-  const { receiver, issuer, id, jti, claims, profile } = event;
-  const { partner } = scheme;
-  // A sender of its own signs in the name of the receiver's only issuer, so its ids are the `txn` of that issuer's tokens.
-  const isPartner = partner !== undefined && !isTokenProfile(profile);
-  // A txn and a jti with the same value are different identities.
-  const tokenKey = isPartner
-    ? identity(receiver, partner, 'txn', id)
-    : identity(receiver, issuer, 'jti', jti);
-  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
-  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
-  return {
-    key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
-    tokenKey,
-    fingerprint:
-      digest === undefined
-        ? contentFingerprint(event.event, event.data)
-        : sha256(`${event.event}\n${digest}`),
-    replayUntil,
-    keepUntil: Math.max(replayUntil, clock.now() + replayWindow),
-    lease: replayLease,
-    issuer,
-  };
-}
-
-/** The replay claim by which a run of a queued event is recognised: by its delivery. The event itself is `done` as soon as it is queued. */
-export function handledClaim(
-  deliveryId: string,
-  { receiver, issuer }: WebhookEvent,
-  { replayWindow, replayLease, clock }: ResolvedReceiver,
-): ReplayClaim {
-  const key = identity(receiver, issuer, 'handled', deliveryId);
-  const now = clock.now();
-  // The delivery id identifies the content too, and there is no token.
-  return {
-    key,
-    tokenKey: key,
-    fingerprint: key,
-    replayUntil: now + replayLease,
-    keepUntil: now + replayWindow,
-    lease: replayLease,
-    issuer,
-  };
-}
-
-/** Length-prefixed, so that no choice of issuer and id collides with another pair. */
-function identity(...parts: readonly string[]): string {
-  let text = '';
-  for (const part of parts) text += `${part.length}:${part}`;
-  return sha256(text);
-}
-
-/**
- * Identifies the content of an event by its value, however it was sent: an event may first arrive in the token and then, after
- * a proxy refused the long header, as a body, and a sender may order its members differently. Numbers that are the same for a
- * handler are equal, such as 9007199254740992 and 9007199254740993.
- *
- * @param value - from `JSON.parse`, nested at most 64 levels; `undefined` for no data
- */
-export function contentFingerprint(event: string, value: unknown): string {
-  return sha256(`${event}\n${value === undefined ? '' : JSON.stringify(sortMembers(value))}`);
-}
-
-/** No member can replace a prototype here: data with such a name is refused before. */
-function sortMembers(value: unknown): unknown {
-  // A number beyond the range of a double, for which JSON.stringify would write null. No data has a member of this name.
-  if (value === Infinity || value === -Infinity) return { ['__proto__']: String(value) };
-  if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(sortMembers);
-  const sorted: Record<string, unknown> = {};
-  for (const name of Object.keys(value).sort()) {
-    sorted[name] = sortMembers((value as Record<string, unknown>)[name]);
-  }
-  return sorted;
-}
-
-function sha256(text: string): string {
-  return hash('sha256', text, 'base64url');
 }
