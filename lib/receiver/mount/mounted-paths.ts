@@ -41,6 +41,8 @@ interface RouterSettings {
 /** The mounted paths of an adapter, shared by all webhook modules of an application. */
 export class MountedPaths {
   private readonly mounted: (MountedPath & { readonly pattern: RegExp })[] = [];
+  /** Of any path. */
+  private readonly methods = new Set<string>();
   private isAttached = false;
 
   constructor(private readonly settings: RouterSettings) {}
@@ -52,6 +54,7 @@ export class MountedPaths {
   }
 
   add(mounted: MountedPath): void {
+    for (const method of mounted.methods) this.methods.add(method);
     this.mounted.push({ ...mounted, pattern: this.patternOf(mounted.path) });
   }
 
@@ -82,6 +85,7 @@ export class MountedPaths {
   take(request: IncomingMessage, response: ServerResponse): boolean {
     if (!this.screen(request, response)) return true;
     const { method = '', url = '/' } = request;
+    if (!this.methods.has(method)) return false;
     const path = pathOfTarget(url);
     const found = this.mounted.find(({ pattern }) => pattern.test(path));
     if (found?.methods.includes(method) !== true) return false;
