@@ -18,8 +18,6 @@ const identityWith = (system: string): string => `SELECT current_database()::tex
 /** Physical copies, such as a standby, have the same identifier. */
 const WITH_SYSTEM = identityWith('(SELECT system_identifier::text FROM pg_control_system())');
 const WITHOUT_SYSTEM = identityWith('NULL');
-const FORM_OF_BINARY = Buffer.from([0x00, 0xff]);
-const FORMS = "SELECT '\\x00ff'::bytea AS binary, true AS truth";
 
 /** Reading the own identity again may take so many timeouts: the transaction that asks may hold the last connection of the pool. */
 const TIMEOUTS_TO_READ_AGAIN = 2;
@@ -52,9 +50,7 @@ export class OwnDatabase {
   private async read(timeout: number | undefined): Promise<DatabaseIdentity> {
     this.isReading = true;
     try {
-      const run: RunStatement = async (...query) => this.database.query(timeout, ...query);
-      await requireUsualForms(run);
-      return await readIdentity(run);
+      return await readIdentity(async (...query) => this.database.query(timeout, ...query));
     } catch (error) {
       this.identity = undefined;
       throw error;
@@ -62,19 +58,6 @@ export class OwnDatabase {
       this.isReading = false;
     }
   }
-}
-
-/** Other forms of these types would be taken for other payloads, and for `false`: nothing would fail. */
-async function requireUsualForms(run: RunStatement): Promise<void> {
-  const [row] = await run(FORMS, []);
-  const { binary, truth } = row!;
-  const isBinary = binary instanceof Uint8Array && Buffer.compare(binary, FORM_OF_BINARY) === 0;
-  if (isBinary && truth === true) return;
-  throw new WebhookDeliveryError(
-    'unsupported_option',
-    `The client returns ${isBinary ? 'boolean' : 'bytea'} in another form than node-postgres does: a type parser of the ` +
-      'application replaces it. Remove it, or set parsers for the statements that need them only.',
-  );
 }
 
 async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
@@ -127,6 +110,25 @@ export async function requireSameDatabase(
     'unsupported_option',
     `tx is a transaction of the database ${where}, and ${use} in "${own.name}": pass a ` +
       `transaction of the same database, or ${instead}.`,
+  );
+}
+
+const FORM_OF_BINARY = Buffer.from([0x00, 0xff]);
+const FORMS = "SELECT '\\x00ff'::bytea AS binary, true AS truth";
+
+/** Refuses a client whose parsers are replaced. Other forms of these types would be taken for other payloads, and for `false`: nothing would fail. */
+export async function requireUsualForms(
+  database: Database,
+  timeout: number | undefined,
+): Promise<void> {
+  const [row] = await database.query(timeout, FORMS, []);
+  const { binary, truth } = row!;
+  const isBinary = binary instanceof Uint8Array && Buffer.compare(binary, FORM_OF_BINARY) === 0;
+  if (isBinary && truth === true) return;
+  throw new WebhookDeliveryError(
+    'unsupported_option',
+    `The client returns ${isBinary ? 'boolean' : 'bytea'} in another form than node-postgres does: a type parser of the ` +
+      'application replaces it. Remove it, or set parsers for the statements that need them only.',
   );
 }
 

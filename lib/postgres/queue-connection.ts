@@ -3,7 +3,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { queueStopped } from '../queue/webhook-queue.js';
 import { Connection, type OpenDatabase, type Query } from './connection.js';
 import type { Database, Row, RunStatement } from './database.js';
-import { OwnDatabase, warnOfSkew } from './database-identity.js';
+import { OwnDatabase, requireUsualForms, warnOfSkew } from './database-identity.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds that `enqueue` in a transaction waits until the queue is open. */
@@ -119,6 +119,7 @@ export class QueueConnection extends Connection {
       const migrator = this.migratorOf(database);
       if (host.migrates) await migrator.migrate();
       else await migrator.requireCurrent();
+      await requireUsualForms(database, timeout);
       const own = new OwnDatabase(database, timeout);
       await own.identify();
       if (this.options.usesDatabaseClock && host.shared) {
