@@ -2,7 +2,7 @@ import { type ActivityStore, MemoryActivityStore } from './activity-store.js';
 import { identifierRule, isIdentifier } from '../token/identifier.js';
 import type { EndpointDisabledReason, EndpointSettings } from '../sending/endpoint.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
-import type { StoredCredentials } from './secret-sealer.js';
+import type { StoredCredentials } from './stored-credentials.js';
 
 /** Whether a string is a URL rather than an endpoint's id; `send` accepts both, so stored endpoints have no such id. */
 export function looksLikeUrl(value: string): boolean {

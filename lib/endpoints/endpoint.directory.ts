@@ -6,7 +6,7 @@ import {
 import { unprintedHeaders } from '../options/unprinted.js';
 import type { ResolvedEndpointOptions } from './endpoint-options.js';
 import type { EndpointPageRequest, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
-import { openCredentials, sealCredentials } from './secret-sealer.js';
+import { openCredentials, sealCredentials } from './stored-credentials.js';
 import type { ConfiguredEndpoints } from './endpoint.registry.js';
 import type { EndpointScope, WebhookEndpointView } from './webhook-endpoint.interface.js';
 

@@ -8,15 +8,10 @@ import {
   randomUUID,
 } from 'node:crypto';
 import { WebhookStoreError } from '../errors/webhook.error.js';
-import {
-  type CredentialKind,
-  type EndpointCredentials,
-  kindsOf,
-} from '../sending/endpoint-credentials.js';
 import { isStandardWebhooks } from '../sending/sent-profile.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
-import type { SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import type { SealedEndpointKey } from './endpoint-store.js';
 
 const SECRET_BYTES = 32;
 
@@ -186,41 +181,4 @@ function damaged(endpointId: string): WebhookStoreError {
     'sealed_secret_unreadable',
     `The secret of endpoint "${endpointId}" cannot be decrypted: its sealing key has changed, or the stored value was modified or moved. Correct the sealingKeys, or rotate the endpoint's key with overlap 0.`,
   );
-}
-
-export interface StoredCredentials {
-  readonly kinds: readonly CredentialKind[];
-  /** The credentials as JSON, encrypted with AES-256-GCM and bound to the endpoint and the origin of its URL. */
-  readonly sealed: string;
-}
-
-type Owner = Pick<StoredEndpoint, 'id' | 'url'>;
-
-/** Bound to the origin: who can change the URL only must not have the credentials sent to another server. */
-function bindingOf({ url }: Pick<Owner, 'url'>): string {
-  return `credentials ${new URL(url).origin}`;
-}
-
-/** Whether the credentials of one URL may be sent to the other. */
-export function sharesCredentials(a: Pick<Owner, 'url'>, b: Pick<Owner, 'url'>): boolean {
-  return bindingOf(a) === bindingOf(b);
-}
-
-export function sealCredentials(
-  sealer: SecretSealer,
-  endpoint: Owner,
-  credentials: EndpointCredentials,
-): StoredCredentials {
-  const sealed = sealer.seal(endpoint.id, bindingOf(endpoint), JSON.stringify(credentials));
-  return { kinds: kindsOf(credentials), sealed };
-}
-
-/** @throws {@link WebhookStoreError} `sealed_secret_unreadable` */
-export function openCredentials(
-  sealer: SecretSealer,
-  endpoint: Owner,
-  { sealed }: StoredCredentials,
-): EndpointCredentials {
-  const opened = sealer.open(endpoint.id, { kid: bindingOf(endpoint), sealed });
-  return JSON.parse(opened) as EndpointCredentials;
 }

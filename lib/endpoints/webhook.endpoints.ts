@@ -32,13 +32,8 @@ import {
 } from './endpoint-input.js';
 import { matchesFilter } from './endpoint-filter.js';
 import { LimitChecks } from './endpoint-limits.js';
-import {
-  makeEndpointKey,
-  rotatedKeys,
-  openCredentials,
-  sealCredentials,
-  sharesCredentials,
-} from './secret-sealer.js';
+import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
+import { openCredentials, sealCredentials, sharesCredentials } from './stored-credentials.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { enabledAt, type StoredEndpoint } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
