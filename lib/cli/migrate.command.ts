@@ -1,4 +1,5 @@
 import { SchemaMigrator } from '../postgres/migrations/schema.migrator.js';
+import { printResult } from './arguments.js';
 import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,
@@ -29,14 +30,12 @@ export async function run(
   requireOptionsOnly(positionals);
   const call = await readDatabaseCall(values, io);
   const { schema } = call;
-  const isJson = values.json === true;
-  const write = (line: string): void => void (isJson || io.stdout.write(`${line}\n`));
   const applied = await withDatabase(call, async (run) =>
     new SchemaMigrator(run, schema).migrate(),
   );
   const steps = applied.map(({ version, name }) => ({ version, name }));
-  for (const { version, name } of steps) write(`applied ${version} ${name}`);
-  write(`The schema ${schema} is up to date.`);
-  if (isJson) io.stdout.write(`${JSON.stringify({ schema, applied: steps }, undefined, 2)}\n`);
+  const lines = steps.map(({ version, name }) => `applied ${version} ${name}\n`);
+  const text = `${lines.join('')}The schema ${schema} is up to date.\n`;
+  printResult(io, values.json, { schema, applied: steps }, text);
   return 0;
 }
