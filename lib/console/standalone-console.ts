@@ -247,9 +247,9 @@ class LoginGuard implements CanActivate {
       request.method = 'GET';
       return true;
     }
+    // Another path or subdomain may have set a cookie with the same name, but cannot know the session.
     const cookies = request.headers.cookie?.split(/;\s*/) ?? [];
-    const found = cookies.find((one) => one.startsWith(cookie))?.slice(cookie.length);
-    if (isSame(found, this.session)) return true;
+    if (cookies.some((one) => isSame(one, `${cookie}${this.session}`))) return true;
     throw refusal('session_required', 'Open the link that the command has printed.');
   }
 }

@@ -269,6 +269,21 @@ class Running {
     }
   });
 
+  it('finds its session among other cookies with the same name', async () => {
+    running = new Running(['--schema', schema], { DATABASE_URL });
+    const { origin, hash } = await running.url();
+    const token = hash.slice('#token='.length);
+    const opened = await call(origin, 'POST', '/console/api/session', { token });
+    const [session] = String(opened.headers['set-cookie']).split(';');
+    const other = `${session!.split('=')[0]}=of-another-path`;
+    const statusWith = async (cookie: string): Promise<number> =>
+      (await call(origin, 'GET', '/console/api/session', undefined, { cookie })).status;
+
+    expect(await statusWith(`${other}; ${session}`)).toBe(200);
+    expect(await statusWith(`${session}; ${other}`)).toBe(200);
+    expect(await statusWith(`${other}; ${other}`)).toBe(401);
+  });
+
   it('listens for other machines only with a token of the user, which it does not print', async () => {
     const token = 'a-token-of-the-user-with-32-characters';
     const folder = await mkdtemp(join(tmpdir(), 'webhook-console-'));
