@@ -255,11 +255,6 @@ export function readTimeout(value: string): number {
   );
 }
 
-/** Whether a host, of a URL or of an option, is this machine. */
-export function isLoopback(host: string): boolean {
-  return /^(?:localhost|127(?:\.\d{1,3}){3}|::1|\[::1\])$/.test(host);
-}
-
 export function jsonOf(content: string, file: string): unknown {
   try {
     return JSON.parse(content);

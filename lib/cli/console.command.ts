@@ -3,8 +3,9 @@ import { isIPv6 } from 'node:net';
 import type { LoggerService } from '@nestjs/common';
 import type { ConsoleCapability } from '../console/console-api.js';
 import type { StandaloneConsole } from '../console/standalone-console.js';
+import { isLoopback } from '../egress/egress-policy.js';
 import type { RunStatement } from '../postgres/database.js';
-import { interruption, isLoopback, readText, readPort, UsageError } from './arguments.js';
+import { interruption, readText, readPort, UsageError } from './arguments.js';
 import type { Arguments, CommandIo } from './command.interface.js';
 import {
   DATABASE_HELP,

@@ -1,11 +1,14 @@
 import http from 'node:http';
 import https from 'node:https';
-import { blockedDestination, EgressPolicy } from '../egress/egress-policy.js';
+import {
+  blockedDestination,
+  EgressPolicy,
+  isLoopback,
+  LOOPBACK_NETWORKS,
+} from '../egress/egress-policy.js';
 import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
-import { isLoopback, readTimeout, UsageError } from './arguments.js';
+import { readTimeout, UsageError } from './arguments.js';
 import type { Arguments } from './command.interface.js';
-
-const LOOPBACK_NETWORKS = ['127.0.0.0/8', '::1'];
 
 /** Headers of one connection (RFC 9110, section 7.6.1), and headers that Node sets. */
 const CONNECTION_HEADERS: ReadonlySet<string> = new Set([

@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { CanActivate, DynamicModule, ForwardReference, Type } from '@nestjs/common';
 import { DAY, type Duration, HOUR, MINUTE } from '../clock/duration.js';
+import { isLoopback } from '../egress/egress-policy.js';
 import { readOptions } from '../options/read-options.js';
 import {
   duration,
@@ -224,7 +225,7 @@ export const LANGUAGE = rule<string>(
 const PORTAL = object<WebhookPortalOptions>()({
   url: rule<string>(
     isPortalUrl,
-    'must be the absolute URL of the portal, without query and fragment, such as "https://shop.example/webhooks/portal"; http: is allowed for localhost',
+    'must be the absolute URL of the portal, without query and fragment, such as "https://shop.example/webhooks/portal"; http: is allowed for this machine',
   ),
   secret: rule<string>(
     (value) => typeof value === 'string' && Buffer.byteLength(value) >= MIN_SECRET_BYTES,
@@ -325,9 +326,8 @@ function isOrigins(value: unknown): boolean {
 function isPortalUrl(value: unknown): boolean {
   if (typeof value !== 'string' || !URL.canParse(value)) return false;
   const { protocol, hostname, search, hash, username, password } = new URL(value);
-  const isLocal = /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname);
   const isPlain = [search, hash, username, password].every((part) => part === '');
-  return isPlain && (protocol === 'https:' || (protocol === 'http:' && isLocal));
+  return isPlain && (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)));
 }
 
 /** A key of its own for each purpose, so that a link is no session. */

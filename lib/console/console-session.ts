@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { isLoopback } from '../egress/egress-policy.js';
 import type { ConsoleAction, ConsoleCapability } from './console-api.js';
 import { ConsoleError } from './console-problem.js';
 import type { PortalGrant } from './webhook.portal.js';
@@ -79,9 +80,6 @@ export function requireSameSite({ method, headers, body, origins }: ConsoleReque
   }
 }
 
-const LOOPBACK = /^(?:(?:[^:/@]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
-const LOOPBACK_ADDRESS = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
-
 /** Headers that only proxies and tunnels add. Not every one of them sends `X-Forwarded-For`. */
 const PROXY_HEADERS = [
   'forwarded',
@@ -107,11 +105,11 @@ export function requireLoopback({
   headers,
   socket,
 }: Pick<IncomingMessage, 'headers' | 'socket'>): void {
+  const host = headers.host?.replace(/:\d+$/, '') ?? '';
   const addresses = [socket.remoteAddress ?? '', ...listOf(headers['x-forwarded-for'])];
   const isLocal =
-    LOOPBACK.test(headers.host ?? '') &&
     PROXY_HEADERS.every((name) => headers[name] === undefined) &&
-    addresses.every((address) => LOOPBACK_ADDRESS.test(address));
+    [host, ...addresses].every(isLoopback);
   if (isLocal) return;
   throw new ConsoleError(
     'host_not_allowed',

@@ -57,7 +57,17 @@ const BLOCKED_PORTS: ReadonlySet<number> = new Set([
 const RESOLVER = 'correct what the resolver returns';
 
 /** Names that always mean this machine, RFC 6761, section 6.3. */
-const LOCALHOST = /(?:^|\.)localhost\.*$/;
+const LOCALHOST = /^(?:[^:/@]*\.)?localhost\.*$/i;
+
+export const LOOPBACK_NETWORKS: readonly string[] = ['127.0.0.0/8', '::1'];
+const LOOPBACK = LOOPBACK_NETWORKS.map((network) => IpNetwork.of(network));
+
+/** Whether a host is this machine: a loopback address, also in the brackets of a URL, or a `localhost` name. */
+export function isLoopback(host: string): boolean {
+  const address = parseIpAddress(withoutBrackets(host));
+  if (address === undefined) return LOCALHOST.test(host);
+  return LOOPBACK.some((network) => network.contains(address));
+}
 
 /**
  * Decides where deliveries may go.
@@ -111,7 +121,7 @@ export class EgressPolicy {
         `The destination was refused: port ${port} belongs to another protocol, and browsers block it too; use another port, or add it to allowedPorts.`,
       );
     }
-    const host = hostOf(parsed);
+    const host = withoutBrackets(parsed.hostname);
     if (isIP(host) !== 0) this.checkAddress(host);
     else if (LOCALHOST.test(host)) this.checkLocalhost(host);
     return parsed;
@@ -147,7 +157,7 @@ export class EgressPolicy {
    */
   async checkResolvedUrl(url: string | URL, lookup: HostLookup = lookupHost): Promise<URL> {
     const parsed = this.checkUrl(url);
-    const host = hostOf(parsed);
+    const host = withoutBrackets(parsed.hostname);
     if (isIP(host) === 0) this.checkResolved(host, await addressesOf(host, lookup));
     return parsed;
   }
@@ -203,9 +213,9 @@ function parse(url: string | URL): URL {
   }
 }
 
-/** The host without the brackets around IPv6. */
-function hostOf(url: URL): string {
-  return url.hostname.replace(/^\[|\]$/g, '');
+/** @param host - of a URL, in which IPv6 has brackets */
+function withoutBrackets(host: string): string {
+  return host.replace(/^\[|\]$/g, '');
 }
 
 /** Resolves with none for a name that does not resolve in time. */

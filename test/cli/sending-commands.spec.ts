@@ -250,7 +250,12 @@ describe('send', () => {
     const silent = await answering(() => {});
     const timeout = ['--timeout', '50ms'];
     const slow = await commandLine(['send', silent, 'order.created', ...issuer, ...timeout]);
-    const closed = await commandLine(['send', 'http://127.0.0.1:1', 'order.created', ...issuer]);
+    const closed = await commandLine([
+      'send',
+      'http://[::ffff:127.0.0.1]:1',
+      'order.created',
+      ...issuer,
+    ]);
 
     expect([slow.code, slow.err]).toEqual([
       3,

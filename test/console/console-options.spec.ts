@@ -31,4 +31,17 @@ describe('the options of WebhookConsoleModule', () => {
       "WebhookConsoleModule.capabilities[0]: must be 'view', 'view-payload', 'redeliver', 'manage-endpoints', 'manage-secrets', 'share' or 'erase'; did you mean 'view'?",
     ]);
   });
+
+  it.each([
+    ['127.0.0.2', true],
+    ['[::1]', true],
+    ['app.localhost', true],
+    ['shop.example', false],
+  ])('allow a portal at http://%s: %s', (host, isAllowed) => {
+    const portal = { url: `http://${host}/portal`, secret: 'a-secret-of-the-portal-of-32-bytes' };
+
+    expect(problemsOf({ portal })).toEqual(
+      isAllowed ? [] : [expect.stringContaining('http: is allowed for this machine')],
+    );
+  });
 });

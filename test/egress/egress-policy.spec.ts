@@ -1,6 +1,6 @@
 import type dns from 'node:dns';
 import { describe, expect, it, jest } from '@jest/globals';
-import { type EgressOptions, EgressPolicy } from '../../lib/egress/egress-policy.js';
+import { type EgressOptions, EgressPolicy, isLoopback } from '../../lib/egress/egress-policy.js';
 import { HostLookups } from '../../lib/egress/host-lookup.js';
 import { configurationProblems } from '../fixtures/configuration-problems.js';
 import { GOOD_URLS, HOSTILE_URLS } from './hostile-urls.js';
@@ -293,3 +293,39 @@ async function problemsOf(egress: object): Promise<string[]> {
   const secret = 'a-secret-of-at-least-32-bytes-for-tests';
   return configurationProblems({ publisher: { issuer: 'us', secret, ...egress } });
 }
+
+describe('isLoopback', () => {
+  it.each([
+    '127.0.0.1',
+    '127.9.9.9',
+    '::1',
+    '[::1]',
+    '0:0:0:0:0:0:0:1',
+    '::ffff:127.0.0.1',
+    '[::ffff:7f00:1]',
+    'localhost',
+    'LocalHost',
+    'localhost.',
+    'app.localhost',
+    'a.b.localhost',
+  ])('recognises %s', (host) => {
+    expect(isLoopback(host)).toBe(true);
+  });
+
+  it.each([
+    '',
+    '0.0.0.0',
+    '::',
+    '127.0.0.256',
+    '128.0.0.1',
+    '::ffff:10.0.0.1',
+    '127.0.0.1.example',
+    'localhost.example',
+    'notlocalhost',
+    'user@localhost',
+    'example.com/.localhost',
+    'example.com:80.localhost',
+  ])('does not recognise %j', (host) => {
+    expect(isLoopback(host)).toBe(false);
+  });
+});
