@@ -4,7 +4,7 @@ import { ShopModule } from './shop/shop.module.js';
 import { openStorage } from './storage.js';
 import { WarehouseModule } from './warehouse/warehouse.module.js';
 
-const { PORT = '3007', WAREHOUSE_PORT = '3008' } = process.env;
+const { PORT = '3002', WAREHOUSE_PORT = '3003' } = process.env;
 
 async function listen(module: DynamicModule, port: string): Promise<INestApplication> {
   const app = await NestFactory.create(module);

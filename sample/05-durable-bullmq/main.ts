@@ -8,7 +8,7 @@ async function bootstrap(): Promise<void> {
   const app = await NestFactory.create(AppModule);
   app.useGlobalPipes(new ValidationPipe({ whitelist: true }));
   app.enableShutdownHooks();
-  await app.listen(process.env.PORT ?? 3005, '127.0.0.1');
+  await app.listen(process.env.PORT ?? 3006, '127.0.0.1');
   console.log(
     `Accepting invoices at ${await app.getUrl()}/invoices; /queues lists their deliveries`,
   );

@@ -6,7 +6,7 @@ import { Warehouse } from './warehouse.js';
 import { WarehouseModule } from './warehouse.module.js';
 
 async function bootstrap(): Promise<void> {
-  const { PORT = '3000', STORAGE_DIRECTORY: directory = 'build/08-stock-in-order' } = process.env;
+  const { PORT = '3008', STORAGE_DIRECTORY: directory = 'build/08-stock-in-order' } = process.env;
   const shop = await NestFactory.create(ShopModule, { logger: ['warn', 'error'] });
   await shop.listen(PORT, '127.0.0.1');
   const queue = new PgliteQueue({ directory, pollInterval: '100ms' });

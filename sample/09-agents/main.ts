@@ -6,8 +6,8 @@ import { AgentModule } from './agent.module.js';
 import { mountAgent } from './agent.js';
 import { clientModule } from './client.module.js';
 
-const port = process.env.PORT ?? '3000';
-const clientPort = process.env.CLIENT_PORT ?? '3001';
+const port = process.env.PORT ?? '3009';
+const clientPort = process.env.CLIENT_PORT ?? '3010';
 const agentOrigin = `http://127.0.0.1:${port}`;
 const clientOrigin = `http://127.0.0.1:${clientPort}`;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { documents, ROOT } from './documents.js';
 import { MarkdownDocument } from './markdown.js';
@@ -112,5 +112,28 @@ describe('files that the documentation names', () => {
     );
 
     expect(unknownFiles([page])).toEqual(['page.md:1: webhook.sentinel.ts']);
+  });
+});
+
+describe('samples', () => {
+  /** Ports by sample, in its `main.ts` or in the addresses of its README. */
+  function ports(file: string, pattern: RegExp): [sample: string, ports: string[]][] {
+    return readdirSync(join(ROOT, 'sample'))
+      .filter((name) => /^\d/.test(name))
+      .map((name) => {
+        const text = readFileSync(join(ROOT, 'sample', name, file), 'utf8');
+        return [name, [...new Set(Array.from(text.matchAll(pattern), ([, port]) => port!))]];
+      });
+  }
+
+  it('have default ports of their own, which their READMEs name', () => {
+    const listening = ports('main.ts', /PORT\s*(?:=|\?\?)\s*'?(\d{4})\b/g);
+    const named = new Map(ports('README.md', /127\.0\.0\.1:(3\d{3})\b/g));
+    const all = listening.flatMap(([, own]) => own);
+
+    expect(all).not.toEqual([]);
+    expect(all).toEqual([...new Set(all)]);
+    for (const [sample, own] of listening)
+      expect(own).toEqual(expect.arrayContaining(named.get(sample)!));
   });
 });
