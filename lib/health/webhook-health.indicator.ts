@@ -129,7 +129,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
     result: await resultOf(limits, () => checkQueue(queue)),
   }));
   const keySets = [...receivers.values()].flatMap(({ name, issuers, scheme }) =>
-    [...issuers.keySets(), ...(scheme.keySets?.() ?? [])].map(async (keySet) => ({
+    [...issuers.checkKeySets(), ...(scheme.checkKeySets?.() ?? [])].map(async (keySet) => ({
       name: `receiver "${name}": keys at ${keySet.host}`,
       result: isStale(keySet, limits) ? 'stale' : UP,
     })),

@@ -30,8 +30,8 @@ export class RemoteKeySets {
     this.fetch = createKeySetClient(options);
   }
 
-  status(): readonly KeySetStatus[] {
-    return [...this.sets.values()].map((set) => set.status());
+  check(): readonly KeySetStatus[] {
+    return [...this.sets.values()].map((set) => set.check());
   }
 
   /** Starts a new list of issuers, in which each `jwksUri` gets its set. */
@@ -166,10 +166,10 @@ class RemoteKeySet {
   }
 
   /**
-   * How old the set is, and whether the last attempt to fetch it failed. Then the next one starts in the background, at most once
-   * per cooldown: only webhooks would start it otherwise, and a process that is not ready receives none.
+   * Checks how old the set is, and whether the last attempt to fetch it failed. Then the next one starts in the background, at most
+   * once per cooldown: only webhooks would start it otherwise, and a process that is not ready receives none.
    */
-  status(): KeySetStatus {
+  check(): KeySetStatus {
     const isFailing = this.failingSince < Infinity;
     if (isFailing && this.mayFetch()) void this.fetchOnce();
     const since = this.set === undefined ? this.failingSince : this.fetchedAt;

@@ -72,7 +72,7 @@ export interface ReceiverIssuers extends IssuerRules {
    * @throws {@link WebhookConfigurationError} with every problem; paths are relative to the receiver
    */
   start(): Promise<void>;
-  keySets(): readonly KeySetStatus[];
+  checkKeySets(): readonly KeySetStatus[];
 }
 
 interface ReceiverIssuersContext {
@@ -100,7 +100,7 @@ export function listedIssuers(
     start: async () => {
       for (const notice of list.notices(clock.now() / 1_000)) log('warn', notice);
     },
-    keySets: () => remote.status(),
+    checkKeySets: () => remote.check(),
   };
 }
 
@@ -140,7 +140,7 @@ export function providedIssuers(
     eventsOf: (issuer) => (provided.latest === undefined ? [] : provided.latest.eventsOf(issuer)),
     contentTypesOf: (issuer) =>
       provided.latest === undefined ? [] : provided.latest.contentTypesOf(issuer),
-    keySets: () => remote.status(),
+    checkKeySets: () => remote.check(),
     async start() {
       try {
         await provided.start();

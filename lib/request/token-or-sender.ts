@@ -45,7 +45,7 @@ export function tokenOrSender(sender: WebhookScheme, issuer: string | undefined)
       webhookToken.isAuthenticated(error) && sender.isAuthenticated(error),
     poll: sender.poll,
     diagnose: sender.diagnose && ((headers, body) => sender.diagnose!(headers, body)),
-    keySets: () => sender.keySets?.() ?? [],
+    checkKeySets: () => sender.checkKeySets?.() ?? [],
     claims: (incoming) => schemeOf(incoming).claims(incoming),
   };
 }

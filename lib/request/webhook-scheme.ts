@@ -237,8 +237,8 @@ export interface WebhookScheme {
    */
   diagnose?(headers: RequestHeaders, body: Buffer | undefined): SenderDiagnosis;
 
-  /** The key sets of the sender that are fetched. */
-  keySets?(): readonly KeySetStatus[];
+  /** Checks the key sets of the sender that are fetched; one that fails is fetched again in the background. */
+  checkKeySets?(): readonly KeySetStatus[];
 
   /** Reads what a refused request claims, for logs: it is not verified. Never throws. */
   claims(incoming: IncomingWebhook): ClaimedEvent;

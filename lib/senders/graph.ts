@@ -79,7 +79,7 @@ export function graph(options: GraphOptions): WebhookSender {
     present: [],
     tolerance,
     bodyVerified: false,
-    keySets: keys && (() => keys.keySets()),
+    checkKeySets: keys && (() => keys.checkKeySets()),
     event: read.event ?? nameOfItem,
     split: ({ data }) => itemsOf(data),
     id: ({ data }) => stringAt(data, 'id') ?? randomUUID(),

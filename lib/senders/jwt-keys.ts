@@ -32,7 +32,7 @@ export type KeyLookup = (kid: string) => WebhookKey | undefined | Promise<Webhoo
 /** The keys that may have signed a token of a sender, and the one that signs tests. */
 export interface JwtKeys extends Pick<IssuerKeys, 'candidates'> {
   readonly signer: SigningKey | undefined;
-  keySets(): readonly KeySetStatus[];
+  checkKeySets(): readonly KeySetStatus[];
 }
 
 export const JWT_KEYS = {
@@ -76,7 +76,7 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
   const looked = key && new LookedUpKeys(key);
   return {
     signer,
-    keySets: () => listed?.keySets() ?? [],
+    checkKeySets: () => listed?.checkKeySets() ?? [],
     async candidates(kid, now) {
       const known = (await listed?.candidates(kid, now)) ?? [];
       return known.length > 0 || looked === undefined ? known : looked.candidates(kid, now);
@@ -114,7 +114,7 @@ function listedKeys(
   return (
     listed && {
       candidates: (kid, now) => listed.candidates(kid, now),
-      keySets: () => remote.status(),
+      checkKeySets: () => remote.check(),
     }
   );
 }

@@ -186,7 +186,7 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
     ...form,
     present: [header],
     tolerance: rules.tolerance,
-    keySets: () => keys.keySets(),
+    checkKeySets: () => keys.checkKeySets(),
     bodyVerified: digest !== undefined,
     claim: (headers) => claimed(tokenOf(headers)),
     diagnose(headers) {

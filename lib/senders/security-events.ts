@@ -163,7 +163,7 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     hasCredentials,
     tolerance,
     maxBodyBytes: MAX_TOKEN_BYTES,
-    keySets: () => keys.keySets(),
+    checkKeySets: () => keys.checkKeySets(),
     diagnose: (_headers, body) => ({
       token: body && diagnosedToken(body.toString('latin1'), rules),
     }),

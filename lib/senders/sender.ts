@@ -203,7 +203,7 @@ export interface SenderParts {
     headers: RequestHeaders,
     body: Buffer | undefined,
   ): Omit<SenderDiagnosis, 'headers' | 'tolerance'>;
-  readonly keySets?: WebhookScheme['keySets'];
+  readonly checkKeySets?: WebhookScheme['checkKeySets'];
   readonly poll?: WebhookScheme['poll'];
   sign(message: TestMessage): ComposedTest | Promise<ComposedTest>;
 }
@@ -237,7 +237,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       challengeMethods: preflight?.methods.filter((one) => one !== 'HEAD' && one !== 'POST'),
       answer: parts.answer ?? acknowledge,
       poll: parts.poll,
-      keySets: parts.keySets,
+      checkKeySets: parts.checkKeySets,
       sharesIds: parts.envelope !== undefined,
       credentialHeaders: parts.present,
 

@@ -226,6 +226,7 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       jwksFetch: { allowPrivateNetworks: true, ca: JWKS_CA },
     });
     const { origin } = await start({ ...receiver, clock });
+    const unused = [(await health()).status, jwks.hits];
     await head(origin, signed());
     await clock.advance(3_600_000);
     const failing = await health();
@@ -238,6 +239,7 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       after = await health();
     }
 
+    expect(unused).toEqual([200, 0]);
     expect([failing, stale, after].map(({ status }) => status)).toEqual([200, 503, 200]);
     expect(stale.webhooks.checks).toMatchObject({
       [`receiver "default": keys at ${new URL(jwks.uri).host}`]: 'stale',
