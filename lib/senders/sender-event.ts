@@ -139,12 +139,14 @@ export function nameOf(parts: SenderParts, message: SenderMessage): string {
 }
 
 /** Calls a function of the sender's options, which the data of a request may make throw. */
-function ask<T>(name: 'event' | 'events' | 'id', call: () => T): T {
+export function ask<T>(name: 'event' | 'events' | 'id' | 'challenge', call: () => T): T {
   try {
     return call();
   } catch (error) {
     if (isWebhookError(error)) throw error;
-    throw invalid(`the function "${name}" of the sender failed: ${errorName(error)}`);
+    throw invalid(
+      `the function "${name}" of the sender failed: ${errorName(error)}; let it accept any request`,
+    );
   }
 }
 
@@ -157,7 +159,7 @@ function requireId(id: unknown): string | undefined {
   );
 }
 
-function invalid(message: string): WebhookPayloadError {
+export function invalid(message: string): WebhookPayloadError {
   return new WebhookPayloadError('invalid_payload', message);
 }
 

@@ -1,3 +1,4 @@
+import { isPromise } from 'node:util/types';
 import {
   WebhookConfigurationError,
   WebhookPayloadError,
@@ -17,9 +18,10 @@ import type {
   WebhookScheme,
 } from '../request/webhook-scheme.js';
 import { isIdentifier } from '../token/identifier.js';
+import { isObject } from '../token/json.js';
 import { readSeconds, requireUnexpired } from '../token/validate-claims.js';
 import { NAME } from './option-rules.js';
-import { eventsOf, nameOf } from './sender-event.js';
+import { ask, eventsOf, invalid, nameOf } from './sender-event.js';
 
 /** A verified request, as far as its sender's event is named by it. */
 export interface SenderMessage {
@@ -59,8 +61,8 @@ export interface DeclaredSenderOptions extends SenderOptions {
   /** The events of a request, if the sender puts several into one. Each is handled and recorded by itself. */
   readonly events?: ((message: SenderMessage) => readonly unknown[]) | undefined;
   /**
-   * Answers a check of the URL with 200: a string as plain text, an object as JSON. Return `undefined` for any other request. Without this
-   * option, only `POST` is accepted.
+   * Answers a check of the URL with 200: a string as plain text, an object as JSON. Return `undefined` for any other request. If it
+   * throws or returns anything else, the answer is 400. Without this option, only `POST` is accepted.
    */
   readonly challenge?:
     ((check: UrlCheck) => string | Readonly<Record<string, unknown>> | undefined) | undefined;
@@ -345,21 +347,28 @@ export function declaredParts<Options extends Pick<DeclaredSenderOptions, 'event
 function challengeParts(
   challenge: NonNullable<DeclaredSenderOptions['challenge']>,
 ): Pick<SenderParts, 'challenge' | 'preflight'> {
-  const ask = (check: UrlCheck): SenderChallenge | undefined => {
-    const answer = challenge(check);
+  const answerTo = (check: UrlCheck): SenderChallenge | undefined => {
+    const answer: unknown = ask('challenge', () => challenge(check));
     if (answer === undefined) return undefined;
-    return typeof answer === 'string'
-      ? // Nothing that a browser could take for a page.
-        { challengeText: answer, challengeHeaders: { 'X-Content-Type-Options': 'nosniff' } }
-      : { challengeAnswer: answer };
+    if (typeof answer === 'string') {
+      // Nothing that a browser could take for a page.
+      return { challengeText: answer, challengeHeaders: { 'X-Content-Type-Options': 'nosniff' } };
+    }
+    if (isObject(answer) && !isPromise(answer)) {
+      // Copied as JSON here, where an error of it can be explained.
+      return { challengeAnswer: ask('challenge', () => JSON.parse(JSON.stringify(answer))) };
+    }
+    throw invalid(
+      'the function "challenge" of the sender returned neither a string nor an object: let it return undefined for a request that is no check of the URL',
+    );
   };
   return {
     challenge: ({ headers, data }, _credentials, query) =>
-      ask({ method: 'POST', headers, query, data }),
+      answerTo({ method: 'POST', headers, query, data }),
     preflight: {
       methods: ['GET', 'HEAD'],
       answer: ({ method, headers, query }) =>
-        ask({ method: method as 'GET' | 'HEAD', headers, query }),
+        answerTo({ method: method as 'GET' | 'HEAD', headers, query }),
     },
   };
 }

@@ -64,6 +64,9 @@ function signedByDiscord(
   return { headers: { 'x-signature-timestamp': time, 'x-signature-ed25519': signature }, body };
 }
 
+const broken: Record<string, unknown> = {};
+broken['self'] = broken;
+
 const SENDERS: Record<string, WebhookSender> = {
   ms: hmacSender({
     ...named,
@@ -121,6 +124,17 @@ const SENDERS: Record<string, WebhookSender> = {
     id: ({ data }) => (data as { id: string }).id,
   }),
   number: staticToken({ ...named, header: 'x-token', value: SECRET, id: () => 7 as never }),
+  broken: staticToken({
+    ...named,
+    header: 'x-token',
+    value: SECRET,
+    challenge: ({ method, query, data }) => {
+      const what = method === 'POST' ? typeOf({ data }) : query.get('what');
+      if (what === 'throws') throw new TypeError('not-to-be-shown');
+      if (what === 'circular') return broken;
+      return { list: [], number: 5, null: null, promise: Promise.resolve('1') }[what!] as never;
+    },
+  }),
   odd: staticToken({ ...named, header: 'x-token', value: SECRET, events: () => ({}) as never }),
 };
 
@@ -251,6 +265,38 @@ describe.each(adapters)('a sender that the application declares on %s', (_, crea
       'x-content-type-options': 'nosniff',
     });
     expect(handlers.seen).toEqual([]);
+  });
+
+  it.each([
+    ['throws', 'failed: TypeError; let it accept any request'],
+    ['circular', 'failed: TypeError'],
+    ['list', 'returned neither a string nor an object'],
+    ['number', 'returned neither a string nor an object'],
+    ['null', 'returned neither a string nor an object'],
+    ['promise', 'returned neither a string nor an object'],
+  ])('says that "challenge" is broken: %s', async (what, problem) => {
+    const answers = [
+      await send(receiver.origin, { method: 'GET', path: `/broken?what=${what}` }),
+      await post('broken', bodyOf(what), { 'x-token': SECRET }),
+    ];
+
+    for (const { status, json } of answers) {
+      expect([status, json]).toEqual([
+        400,
+        expect.objectContaining({
+          code: 'invalid_payload',
+          detail: expect.stringContaining(`the function "challenge" of the sender ${problem}`),
+        }),
+      ]);
+    }
+    expect(handlers.seen).toEqual([]);
+    // Once, since anyone can send a GET.
+    expect(receiver.logger.at('warn').filter((line) => line.includes('"challenge"'))).toEqual([
+      expect.stringMatching(
+        /^warn: Refused with 400 invalid_payload: the function "challenge" .*; let it .* \(receiver "broken" at \/broken, issuer "acme"\)/,
+      ),
+    ]);
+    expect(receiver.logger.lines.join()).not.toContain('not-to-be-shown');
   });
 
   it('verifies a request with a function of the application', async () => {
