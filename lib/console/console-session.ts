@@ -29,7 +29,7 @@ export interface ConsoleAccess {
 }
 
 /** Who makes a request, for the activity log. */
-export function originOf({ kind }: ConsoleAccess): 'operator' | 'partner' {
+export function activityOriginOf({ kind }: ConsoleAccess): 'operator' | 'partner' {
   return kind === 'console' ? 'operator' : 'partner';
 }
 

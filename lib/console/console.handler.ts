@@ -15,7 +15,7 @@ import { ConsoleStreams } from './console.streams.js';
 import {
   type ConsoleAccess,
   type ConsoleRequest,
-  originOf,
+  activityOriginOf,
   requireCapabilities,
   requireLoopback,
   requireSameSite,
@@ -158,7 +158,7 @@ export class ConsoleHandler {
     const { action, target, count, tenant = owner } = facts;
     const { actor } = call.access;
     await this.log.acted({
-      by: originOf(call.access),
+      by: activityOriginOf(call.access),
       action,
       ...(actor !== undefined && { actor }),
       ...(tenant !== undefined && { tenant }),

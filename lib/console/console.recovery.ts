@@ -23,7 +23,7 @@ import { readBody, readQuery, readTenant, readTimes, RECOVERY } from './console-
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import { act, type ConsoleCall, type ConsoleRoute, read, scopeOf } from './console-route.js';
-import { originOf } from './console-session.js';
+import { activityOriginOf } from './console-session.js';
 import { recoveryRow } from './console-views.js';
 
 const ACTION = 'endpoint.recover';
@@ -135,7 +135,7 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
       updatedAt: until,
     };
     const entry = await this.log.begin(last, {
-      by: originOf(access),
+      by: activityOriginOf(access),
       action: ACTION,
       ...(tenant !== undefined && { tenant }),
       target: id,

@@ -2,7 +2,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, RunStatement } from './database.js';
 import { isOutage } from './database-failure.js';
-import { originOf } from './transactions.js';
+import { lastingClientOf } from './transactions.js';
 
 /** What distinguishes a database from others, on this server and elsewhere. */
 export interface DatabaseIdentity {
@@ -92,18 +92,18 @@ export async function requireSameDatabase(
   database: OwnDatabase,
   { use, instead }: { readonly use: string; readonly instead: string },
 ): Promise<void> {
-  const origin = originOf(tx);
-  const known = identities.get(origin);
+  const client = lastingClientOf(tx);
+  const known = identities.get(client);
   let own = await database.identify();
   const isComparable = known?.statement === own.statement;
   let found = isComparable ? known : await identityBy(run, own.statement);
   if (found.key !== own.key) {
     own = await database.identifyAgain();
     // A connection stays with its database, but a pool opens others.
-    const isCurrent = found.statement === own.statement && (origin === tx || !isComparable);
+    const isCurrent = found.statement === own.statement && (client === tx || !isComparable);
     if (!isCurrent) found = await identityBy(run, own.statement);
   }
-  identities.set(origin, found);
+  identities.set(client, found);
   if (found.key === own.key) return;
   const where = found.name === own.name ? 'on another server' : `"${found.name}"`;
   throw new WebhookDeliveryError(

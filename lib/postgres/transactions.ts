@@ -208,7 +208,7 @@ function queryRunnerOf(tx: object): QueryRunnerLike | null | undefined {
 }
 
 /** What outlives a transaction on the same database: the DataSource of TypeORM, the client under Drizzle, or `tx` itself. */
-export function originOf(tx: object): object {
+export function lastingClientOf(tx: object): object {
   const dataSource = queryRunnerOf(tx)?.connection;
   return dataSource ?? (tx as DrizzleTransactionLike).session?.client ?? tx;
 }
