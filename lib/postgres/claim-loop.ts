@@ -7,7 +7,7 @@ import type { LimitedLanes } from './limited-lanes.js';
 
 interface ClaimLoopParts {
   readonly limited: LimitedLanes;
-  readonly claim: (request: ClaimRequest) => Promise<ClaimResult>;
+  readonly claimDeliveries: (request: ClaimRequest) => Promise<ClaimResult>;
   /** Returns those of the lanes that have a due delivery. */
   readonly findDueLanes: (lanes: readonly string[]) => Promise<readonly string[]>;
   /** Attempts a delivery and writes the outcome; never rejects. @returns whether an attempt was made */
@@ -232,7 +232,7 @@ export class ClaimLoop {
     for (const lane of this.backlog.lanes) {
       const limit = Math.min(free.lanes[lane] ?? free.elsewhere, this.freeSlots);
       if (limit <= 0 || this.stopped) continue;
-      const { claimed } = await this.claim({ lane, limit }, free);
+      const { claimed } = await this.claimAndStart({ lane, limit }, free);
       if (claimed.length < limit) this.backlog.delete(lane);
       free = this.freeByLane();
     }
@@ -287,7 +287,7 @@ export class ClaimLoop {
   private async claimFromLimited(most: number): Promise<void> {
     if (await this.limited.search()) this.wake();
     for (let left = most; left > 0 && !this.stopped;) {
-      const claimed = await this.limited.claim(left, () => this.freeByLane());
+      const claimed = await this.limited.claimFromDueLanes(left, () => this.freeByLane());
       if (claimed === undefined) return;
       await this.start(claimed);
       left -= claimed.length;
@@ -310,7 +310,7 @@ export class ClaimLoop {
     // Set before the claim: a delivery that is recorded while it runs, which it may not see, sets it again.
     this.mayBeMore = false;
     const maxAge = from === undefined ? undefined : start - from;
-    const { claimed, dueIn, limitedLanes } = await this.claim(
+    const { claimed, dueIn, limitedLanes } = await this.claimAndStart(
       { maxAge, limit: this.freeSlots },
       free,
     );
@@ -346,13 +346,13 @@ export class ClaimLoop {
     return this.lanes.freeSlots(this.parts.clock.now(), this.contention?.due);
   }
 
-  private async claim(
+  private async claimAndStart(
     request: Pick<ClaimRequest, 'lane' | 'maxAge' | 'limit'>,
     { lanes, elsewhere: perLane }: FreeSlots,
   ): Promise<ClaimResult> {
-    const { claim, pollInterval } = this.parts;
+    const { claimDeliveries, pollInterval } = this.parts;
     const checksLimits = this.limited.hasLimits || undefined;
-    const result = await claim({
+    const result = await claimDeliveries({
       lookAhead: pollInterval,
       perLane,
       lanes,

@@ -36,7 +36,7 @@ export class DeliveryConsumer {
     const { options, server } = connection;
     const { clock, lease, notify } = options;
     this.outcomes = new OutcomeWriter({
-      settle: async (outcomes) => this.settle(outcomes),
+      record: async (outcomes) => this.recordAndContinue(outcomes),
       onGivenUp: warnOnce(
         server,
         'The outcome of an attempt was not recorded, and its delivery runs again',
@@ -46,7 +46,7 @@ export class DeliveryConsumer {
     });
     this.loop = new ClaimLoop({
       ...options,
-      claim: async (request) => table.claim(request),
+      claimDeliveries: async (request) => table.claimDeliveries(request),
       findDueLanes: async (lanes) => table.findDueLanes(lanes),
       limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
@@ -132,10 +132,10 @@ export class DeliveryConsumer {
     if (running.length > 0) await this.parts.table.extend(running);
   }
 
-  /** Writes outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
-  private async settle(outcomes: readonly OutcomeRow[]): Promise<void> {
+  /** Records outcomes, then lets others start: the next ones of their keys, and those that wait for a slot of a limited lane. */
+  private async recordAndContinue(outcomes: readonly OutcomeRow[]): Promise<void> {
     const { table, keys, limits } = this.parts;
-    const released = await table.settle(outcomes);
+    const released = await table.recordOutcomes(outcomes);
     const limited = outcomes.filter(({ slot }) => slot !== undefined);
     if (released.length > 0 && (await keys.releaseNext(released))) {
       this.loop.wake(limited.map(({ lane }) => lane));

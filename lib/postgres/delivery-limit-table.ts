@@ -51,7 +51,9 @@ export class DeliveryLimitTable {
    *
    * @returns also the lanes, without those that another process is claiming from
    */
-  async claim(lanes: readonly { readonly lane: string; readonly slots: number }[]): Promise<{
+  async claimWithinLimits(
+    lanes: readonly { readonly lane: string; readonly slots: number }[],
+  ): Promise<{
     readonly claimed: readonly ClaimedDelivery[];
     readonly lanes: readonly LimitedLane[];
   }> {

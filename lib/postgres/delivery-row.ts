@@ -104,7 +104,7 @@ export function claimedDelivery(row: Row, limits?: string): ClaimedDelivery {
   };
 }
 
-/** An outcome as a row for `settle`. */
+/** An outcome as a row for `recordOutcomes`. */
 export interface OutcomeRow extends Pick<
   ClaimedDelivery,
   'seq' | 'id' | 'claim' | 'attempts' | 'throws' | 'lane' | 'slot'

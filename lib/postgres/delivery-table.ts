@@ -175,9 +175,9 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
    * so that no index is written. If the claim before has no outcome, the process of a received event died in its run, which counts:
    * an event that kills each process must not be run forever.
    *
-   * With `checksLimits`, deliveries of lanes that were found to have limits are claimed by `DeliveryLimitTable.claim` from then on.
+   * With `checksLimits`, deliveries of lanes that were found to have limits are claimed by `DeliveryLimitTable.claimWithinLimits` from then on.
    */
-  async claim({
+  async claimDeliveries({
     limit,
     lookAhead,
     lanes,
@@ -268,7 +268,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
    * @returns the `seq` of those that have given up their keys, for {@link KeyTurns.releaseNext}, except for the last one of its key: the
    *   lock on the key makes those wait for the commit that record another one
    */
-  async settle(outcomes: readonly OutcomeRow[]): Promise<string[]> {
+  async recordOutcomes(outcomes: readonly OutcomeRow[]): Promise<string[]> {
     const statement = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($1::text::json) AS given(seq bigint, id text, claim int, status text, due float8, attempts int,
     throws int, reason text, attempt int, started float8, duration float8, method text, status_code int, failure text,

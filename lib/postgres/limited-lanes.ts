@@ -39,7 +39,7 @@ export class LimitedLanes {
   private nextSearch = 0;
 
   constructor(
-    private readonly table: Pick<DeliveryLimitTable, 'claim' | 'findLanes' | 'flag'>,
+    private readonly table: Pick<DeliveryLimitTable, 'claimWithinLimits' | 'findLanes' | 'flag'>,
     private readonly options: Pick<ResolvedDatabaseQueueOptions, 'clock' | 'pollInterval'>,
   ) {}
 
@@ -95,7 +95,7 @@ export class LimitedLanes {
    * @param most - deliveries
    * @returns `undefined` if there is nothing to ask for
    */
-  async claim(
+  async claimFromDueLanes(
     most: number,
     freeSlots: () => FreeSlots,
   ): Promise<readonly ClaimedDelivery[] | undefined> {
@@ -103,7 +103,7 @@ export class LimitedLanes {
     const request = this.request(now, most, freeSlots);
     if (request.length === 0) return undefined;
     for (const { lane } of request) this.ask(lane, now);
-    const { claimed, lanes } = await this.table.claim(request);
+    const { claimed, lanes } = await this.table.claimWithinLimits(request);
     for (const { lane, wait, isFull, limits } of lanes) {
       this.answer(lane, wait === undefined ? undefined : now + wait, isFull, limits);
     }

@@ -6,7 +6,7 @@ import type { OutcomeRow } from './delivery-row.js';
 const PAUSE = 1_000;
 
 interface OutcomeWriterParts {
-  readonly settle: (outcomes: readonly OutcomeRow[]) => Promise<void>;
+  readonly record: (outcomes: readonly OutcomeRow[]) => Promise<void>;
   /** Called for an outcome that cannot be written. */
   readonly onGivenUp: (error: unknown) => void;
   readonly clock: WebhookClock;
@@ -66,7 +66,7 @@ export class OutcomeWriter {
   private async writeBatch(batch: readonly PendingOutcome[]): Promise<readonly PendingOutcome[]> {
     for (;;) {
       try {
-        await this.parts.settle(batch.map(({ outcome }) => outcome));
+        await this.parts.record(batch.map(({ outcome }) => outcome));
         break;
       } catch (error) {
         const isOver = this.closed || this.parts.clock.now() + PAUSE >= batch[0]!.end;

@@ -23,7 +23,7 @@ type LimitTable = ConstructorParameters<typeof LimitedLanes>[0];
 
 /** No lane has limits. */
 const NO_LIMITS: LimitTable = {
-  claim: async () => ({ claimed: [], lanes: [] }),
+  claimWithinLimits: async () => ({ claimed: [], lanes: [] }),
   findLanes: async () => ({ hasLimits: false, lanes: [], unlimited: [] }),
   flag: async () => {},
 };
@@ -48,7 +48,7 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
         { ...NO_LIMITS, ...limits },
         { clock, pollInterval: slots.pollInterval ?? 1_000 },
       ),
-      claim: async (request) => {
+      claimDeliveries: async (request) => {
         requests.push(request);
         const { limit, lane, lanes, perLane } = request;
         const isAsked = lane === undefined ? request.maxAge === undefined : lane === SLOW;
@@ -112,7 +112,7 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     let scanned = (): void => {};
     start({
       pollInterval: 3_600_000,
-      claim: async ({ limit, lanes, perLane }) => {
+      claimDeliveries: async ({ limit, lanes, perLane }) => {
         const count = Math.min(limit, lanes[SLOW] ?? perLane);
         if (count === 0) await new Promise<void>((resolve) => (scanned = resolve));
         return { claimed: backlog.splice(0, count) };
@@ -128,11 +128,14 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
   });
 
   it('fills a free slot from a limited lane that was due while all slots were in use', async () => {
-    const claim = async (lanes: readonly { readonly lane: string }[]) => ({
+    const claimWithinLimits = async (lanes: readonly { readonly lane: string }[]) => ({
       claimed: lanes.map(({ lane }) => claimedBy(lane, lane)),
       lanes: lanes.map(({ lane }) => ({ lane, limits: '', wait: undefined, isFull: false })),
     });
-    start({ claim: async () => ({ claimed: [] }), concurrency: 2 }, { claim });
+    start(
+      { claimDeliveries: async () => ({ claimed: [] }), concurrency: 2 },
+      { claimWithinLimits },
+    );
     loop.wake(['a', 'b', 'c']);
     await clock.advance(0);
     const before = loop.running.map(({ seq }) => seq);
@@ -178,12 +181,12 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     let claims = 0;
     let answer = (): void => {};
     const answered = new Promise<void>((resolve) => (answer = resolve));
-    const claim = async () => {
+    const claimDeliveries = async () => {
       claims++;
       await answered;
       return { claimed: [] };
     };
-    start({ claim });
+    start({ claimDeliveries });
     await clock.advance(0);
     clock.set(clock.now() - 3_600_000);
     answer();
@@ -219,11 +222,11 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
   it('reports a failure of the second claim from limited lanes of a round', async () => {
     const reported: unknown[] = [];
     let calls = 0;
-    const claim: LimitTable['claim'] = async () => {
+    const claimWithinLimits: LimitTable['claimWithinLimits'] = async () => {
       if (++calls > 1) throw new Error('out of range');
       return { claimed: [], lanes: [] };
     };
-    start({ onLimitedFailure: (error) => reported.push(error) }, { claim });
+    start({ onLimitedFailure: (error) => reported.push(error) }, { claimWithinLimits });
     for (let step = 0; step < 40; step++) {
       loop.wake(['limited']);
       await clock.advance(250);
@@ -235,11 +238,11 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
 
   it('soon forgets a limited lane whose limits were rolled back', async () => {
     const asked: string[] = [];
-    const claim = async (lanes: readonly { readonly lane: string }[]) => {
+    const claimWithinLimits = async (lanes: readonly { readonly lane: string }[]) => {
       asked.push(...lanes.map(({ lane }) => lane));
       return { claimed: [], lanes: [] };
     };
-    start({ claim: async () => ({ claimed: [] }) }, { claim });
+    start({ claimDeliveries: async () => ({ claimed: [] }) }, { claimWithinLimits });
     loop.wake(['rolled back']);
     for (let step = 0; step < 100; step++) await clock.advance(20);
 
@@ -255,7 +258,7 @@ describe('a claim loop that is woken while a claim runs', () => {
     const handled: string[] = [];
     const loop = new ClaimLoop({
       limited: new LimitedLanes(NO_LIMITS, { clock, pollInterval: 3_600_000 }),
-      claim: async () => {
+      claimDeliveries: async () => {
         const seen = recorded.splice(0);
         await new Promise<void>((resolve) => claims.push(resolve));
         return { claimed: seen };
@@ -295,7 +298,7 @@ describe('a claim loop with one slot for two slow lanes', () => {
     const started: string[] = [];
     const loop = new ClaimLoop({
       limited: new LimitedLanes(NO_LIMITS, { clock, pollInterval: 3_600_000 }),
-      claim: async ({ limit, lane, lanes, perLane }) => {
+      claimDeliveries: async ({ limit, lane, lanes, perLane }) => {
         const at = recorded.findIndex(
           (one) => (lane ?? one.lane) === one.lane && (lanes[one.lane] ?? perLane) > 0,
         );

@@ -82,7 +82,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       change: Partial<ClaimRequest> & { readonly limit: number },
       now: number | null = null,
     ) =>
-      new DeliveryTable({ ...parts, now } as unknown as QueueConnection).claim({
+      new DeliveryTable({ ...parts, now } as unknown as QueueConnection).claimDeliveries({
         lookAhead: 1_000,
         perLane: 13,
         lanes: {},
@@ -194,7 +194,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
             started: 1,
             duration: 1,
           }));
-          return table.settle(rows as unknown as OutcomeRow[]);
+          return table.recordOutcomes(rows as unknown as OutcomeRow[]);
         },
       ],
       ['renews 50 leases', 50, async () => table.extend(leased as unknown as ClaimedDelivery[])],
@@ -212,7 +212,9 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         'starts a delivery in a lane whose 50 others are running',
         50,
         async () => {
-          return new DeliveryLimitTable(connection).claim([{ lane: 'lane-1', slots: 1 }]);
+          return new DeliveryLimitTable(connection).claimWithinLimits([
+            { lane: 'lane-1', slots: 1 },
+          ]);
         },
       ],
       [
