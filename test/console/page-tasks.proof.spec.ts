@@ -549,10 +549,11 @@ describeInBrowser('tasks in the console', () => {
     await endpoints.create({ id: 'leaving', tenant: 'leaving', url: partnerUrl });
     await app.get(WebhookPublisher).publish('bill.paid', { total: 1 }, { tenant: 'leaving' });
     await open('#/deliveries?tenant=leaving');
-    await page.getByRole('button', { name: 'Erase all data of leaving' }).click();
+    await page.getByRole('button', { name: 'Erase endpoints and deliveries of leaving' }).click();
     const dialog = page.getByRole('dialog');
     const erase = dialog.getByRole('button', { name: 'Erase for good' });
     expect(await erase.isDisabled()).toBe(true);
+    expect(await dialog.textContent()).toContain('Activity stays until it expires.');
     await dialog.getByRole('textbox', { name: 'leaving' }).fill('leaving');
     await erase.click();
     await page.getByRole('status').getByText('Erased: 1 endpoint, 1 delivery.').waitFor();

@@ -187,11 +187,11 @@ export const GERMAN: Messages = {
     copyCurl: 'Als curl kopieren',
     copiedWithoutBody: 'Ohne den Inhalt kopiert, der nicht vollständig angezeigt werden kann.',
     retryNow: 'Jetzt wiederholen',
-    erase: (tenant) => `Alle Daten von ${tenant} löschen …`,
+    erase: (tenant) => `Endpunkte und Zustellungen von ${tenant} löschen …`,
     eraseVerb: 'Endgültig löschen',
     eraseNothing: 'Es gibt nichts zu löschen.',
     eraseAsk: (tenant, endpoints, count) =>
-      `Endgültig gelöscht werden ${number(endpoints)} ${endpoints === 1 ? 'Endpunkt' : 'Endpunkte'} und ${deliveries(count)} mit Inhalten und Versuchen. Was wartet, wird nicht mehr gesendet. Geben Sie zur Bestätigung ${tenant} ein.`,
+      `Endgültig gelöscht werden ${number(endpoints)} ${endpoints === 1 ? 'Endpunkt' : 'Endpunkte'} und ${deliveries(count)} mit Inhalten und Versuchen. Was wartet, wird nicht mehr gesendet. Die Aktivität bleibt bis zum Ablauf ihrer Frist. Geben Sie zur Bestätigung ${tenant} ein.`,
     erased: (endpoints, count) =>
       `Gelöscht: ${number(endpoints)} ${endpoints === 1 ? 'Endpunkt' : 'Endpunkte'}, ${deliveries(count)}.`,
     erasedPartly: 'Einige Zustellungen laufen gerade: löschen Sie in einer Minute noch einmal.',

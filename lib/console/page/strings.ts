@@ -181,11 +181,11 @@ export const STRINGS = {
     copyCurl: 'Copy as curl',
     copiedWithoutBody: 'Copied without the body, which cannot be shown in full.',
     retryNow: 'Retry now',
-    erase: (tenant: string) => `Erase all data of ${tenant} …`,
+    erase: (tenant: string) => `Erase endpoints and deliveries of ${tenant} …`,
     eraseVerb: 'Erase for good',
     eraseNothing: 'There is nothing to erase.',
     eraseAsk: (tenant: string, endpoints: number, count: number) =>
-      `Permanently deleted: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, and ${deliveries(count)} with payloads and attempts. Pending deliveries are not sent. Type ${tenant} to confirm.`,
+      `Permanently deleted: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, and ${deliveries(count)} with payloads and attempts. Pending deliveries are not sent. Activity stays until it expires. Type ${tenant} to confirm.`,
     erased: (endpoints: number, count: number) =>
       `Erased: ${number(endpoints)} ${endpoints === 1 ? 'endpoint' : 'endpoints'}, ${deliveries(count)}.`,
     erasedPartly: 'Some deliveries are being attempted: erase again in a minute.',
