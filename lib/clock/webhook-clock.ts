@@ -28,23 +28,19 @@ export async function waitUntil(
  * @param ms - milliseconds it may take
  * @param makeError - what is thrown then
  */
-export async function inTime<T>(
+export function inTime<T>(
   clock: WebhookClock,
   ms: number,
   work: () => T | Promise<T>,
   makeError: () => Error,
 ): Promise<T> {
-  let cancel = (): void => {};
-  const late = new Promise<never>((_resolve, reject) => {
+  return new Promise((resolve, reject) => {
+    const working = Promise.resolve(work());
     // After a stall of the process, a result that has arrived is still unread: it goes first.
     const expire = (): void => void setImmediate(() => reject(makeError()));
-    cancel = clock.wakeAt(clock.now() + ms, expire);
+    const cancel = clock.wakeAt(clock.now() + ms, expire);
+    settle(working, resolve, reject, cancel);
   });
-  try {
-    return await Promise.race([work(), late]);
-  } finally {
-    cancel();
-  }
 }
 
 /**
@@ -52,22 +48,36 @@ export async function inTime<T>(
  *
  * @param makeError - what is thrown then
  */
-export async function untilAborted<T>(
+export function untilAborted<T>(
   work: Promise<T>,
   signal: AbortSignal,
   makeError: () => Error,
 ): Promise<T> {
-  let stop = (): void => {};
-  const late = new Promise<never>((_resolve, reject) => {
-    stop = () => reject(makeError());
+  return new Promise((resolve, reject) => {
+    const stop = (): void => reject(makeError());
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop);
+    settle(work, resolve, reject, () => signal.removeEventListener('abort', stop));
   });
-  if (signal.aborted) stop();
-  else signal.addEventListener('abort', stop);
-  try {
-    return await Promise.race([work, late]);
-  } finally {
-    signal.removeEventListener('abort', stop);
-  }
+}
+
+/** Passes on how work ends, after a cleanup. */
+function settle<T>(
+  work: Promise<T>,
+  resolve: (result: T) => void,
+  reject: (error: unknown) => void,
+  cleanUp: () => void,
+): void {
+  work.then(
+    (result) => {
+      cleanUp();
+      resolve(result);
+    },
+    (error: unknown) => {
+      cleanUp();
+      reject(error);
+    },
+  );
 }
 
 /**

@@ -107,7 +107,7 @@ export class OperationChannels<Facts extends object, Outcome extends object> {
     outcome: { readonly of: (result: T) => Outcome; readonly failed: (error: unknown) => Outcome },
   ): Promise<T> {
     const operation = this.begin(makeFacts);
-    if (operation === undefined) return work(undefined);
+    if (operation === undefined) return await work(undefined);
     try {
       const result = await operation.run(() => work(operation));
       operation.end(outcome.of(result));

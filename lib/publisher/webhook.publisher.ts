@@ -218,7 +218,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     { tx, isCurrent }: ReturnType<PublishTransaction['choose']>,
   ): Promise<readonly PublishResult[]> {
     for (const one of read) {
-      await inEvent(one, async () => requireDefined(one.draft, this.options.events));
+      await inEvent(one, () => requireDefined(one.draft, this.options.events));
     }
     try {
       const addressed: AddressedEvent[] = [];
@@ -266,8 +266,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     traces: readonly OutgoingDelivery['trace'][],
     tx: unknown,
   ): Promise<readonly EarlierRecords[]> {
-    for (const event of events)
-      await inEvent(event, async () => this.requireThatHeadsCanCarry(event));
+    for (const event of events) await inEvent(event, () => this.requireThatHeadsCanCarry(event));
     await this.deliverer.start();
     for (const { options } of events) {
       if (options.signal?.aborted === true) throw aborted(options.signal);

@@ -126,7 +126,7 @@ export class ReceivePipeline {
       if (reception.duplicate) return { answer: acknowledge('duplicate'), event };
       const handlers = this.dispatcher.handlersOf(event);
       unhandled = handlers.length === 0;
-      const answer = await reception.handle(async () =>
+      const answer = await reception.handle(() =>
         this.callOrEnqueue(reception, handlers, receiver),
       );
       return { answer, event, unhandled };

@@ -111,7 +111,7 @@ export function observeReceiving(
   );
 }
 
-export async function observeHandler<T>(
+export function observeHandler<T>(
   handler: string,
   event: WebhookEvent,
   call: () => T | Promise<T>,

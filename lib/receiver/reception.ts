@@ -152,7 +152,7 @@ export async function reserveInTime(
   // A custom store may throw synchronously.
   const reserving = (async () => replayStore.reserve(claim))();
   try {
-    return await inTime(clock, RESERVING_TIME, async () => reserving, noAnswer);
+    return await inTime(clock, RESERVING_TIME, () => reserving, noAnswer);
   } catch (error) {
     void releaseLate(reserving, replayStore);
     throw error;
@@ -245,9 +245,9 @@ export class WebhookReception {
    * @throws the error of the work; {@link WebhookReplayError} `lease_lost` of `event.commit(tx)`, also if the work ignored it: it
    *   may have rolled back, and no one repeats an acknowledged event; {@link WebhookStoreError} `store_unavailable` if the event cannot be recorded
    */
-  async handle<T>(work: () => T | Promise<T>): Promise<T> {
+  handle<T>(work: () => T | Promise<T>): Promise<T> {
     const operation = internalsOf(this.event).receiving;
-    const settle = async (): Promise<T> => this.handleAndSettle(work);
+    const settle = (): Promise<T> => this.handleAndSettle(work);
     this.state = 'handling';
     const settled = operation === undefined ? settle() : operation.run(settle);
     this.lastRun = settled;
@@ -364,7 +364,7 @@ export class WebhookReception {
   private async record(): Promise<boolean> {
     const { clock, replayStore } = this.receiver;
     const deadline = clock.now() + RECORDING_TIME;
-    const ask = async <T>(call: () => Promise<T>): Promise<T> =>
+    const ask = <T>(call: () => Promise<T>): Promise<T> =>
       inTime(clock, deadline - clock.now(), call, noAnswer);
     /** Whether the answer to a commit was lost, so that a record may be our own. */
     let isUnknown = false;
@@ -402,7 +402,7 @@ export class WebhookReception {
     const { clock, replayStore } = this.receiver;
     this.end();
     try {
-      const release = async (): Promise<boolean> => replayStore.release(this.reservation!);
+      const release = (): Promise<boolean> => replayStore.release(this.reservation!);
       // What was committed stays recorded; what was rolled back is free now.
       if (await inTime(clock, RELEASING_TIME, release, noAnswer)) this.committed = false;
     } catch {

@@ -138,9 +138,9 @@ function declaredLength({ headers, body }: IncomingWebhook): number {
 export async function readBody(source: BodySource, options: ReadOptions): Promise<ReadBody> {
   switch (source.kind) {
     case 'stream':
-      return readStream(source.stream, options);
+      return await readStream(source.stream, options);
     case 'bytes':
-      return readBytes(source.bytes, options);
+      return await readBytes(source.bytes, options);
     case 'consumed':
       throw payloadConsumed(source.remedy);
   }

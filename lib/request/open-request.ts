@@ -15,7 +15,6 @@ import {
   MemoryBody,
   NO_BODY,
   readBody,
-  type RequestBody,
 } from './body.js';
 import type {
   IncomingWebhook,
@@ -159,7 +158,10 @@ async function readPayload(
     if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
     if (contentType !== undefined && isJsonType(contentType)) {
       const envelopeOf = isEnveloped ? webhook.event : undefined;
-      const parsed = await parseBody(body, { contentType, envelopeOf, digest: computed[0] }, rules);
+      // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
+      const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
+      const parsed = parseBody(kept, { contentType, envelopeOf, digest: computed[0] }, rules);
+      if (kept !== body) body.remove();
       return { isSpooled: false, bodyVerified, contentType, ...parsed };
     }
     if (isEnveloped) throw noEnvelope();
@@ -180,22 +182,19 @@ interface JsonBody {
 }
 
 /** @returns the data of a JSON body with the digest that identifies it, if its value does not */
-async function parseBody(
-  body: RequestBody,
+function parseBody(
+  body: MemoryBody,
   { contentType, envelopeOf, digest }: JsonBody,
   { maxJsonMembers }: RequestRules,
-): Promise<Pick<RequestPayload, 'data' | 'body' | 'digest'>> {
-  // Parsed data are in memory anyway, so the body is kept there too and its file is removed.
-  const kept = body instanceof MemoryBody ? body : new MemoryBody(await body.read());
-  const bytes = kept.readNow();
+): Pick<RequestPayload, 'data' | 'body' | 'digest'> {
+  const bytes = body.readNow();
   const data = parseJsonPayload(bytes, contentType, maxJsonMembers);
-  if (kept !== body) body.remove();
   if (envelopeOf === undefined) {
     // Small JSON is compared by its members, because a repeated event may be serialised differently.
-    return { data, body: kept, digest: bytes.length <= MAX_TOKEN_BYTES ? undefined : digest };
+    return { data, body, digest: bytes.length <= MAX_TOKEN_BYTES ? undefined : digest };
   }
   if (!isEnvelope(data) || data.type !== envelopeOf) throw noEnvelope();
-  return { data: data.data, body: kept, digest: envelopeDigest(bytes) };
+  return { data: data.data, body, digest: envelopeDigest(bytes) };
 }
 
 function noEnvelope(): WebhookPayloadError {

@@ -7,7 +7,6 @@ import { decodeUtf8 } from '../token/decoding.js';
 import { isObject, parseJson, scanJson } from '../token/json.js';
 import { isEventName } from '../token/event-name.js';
 import { parseJsonPayload } from '../token/payload.js';
-import { MAX_DATA_DEPTH } from '../token/webhook-token.constants.js';
 import type { ClaimRule } from './jwt.js';
 import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
 import {
@@ -142,8 +141,7 @@ function decoded(encoded: string, maxMembers: number): unknown {
   const bytes = Buffer.from(encoded, 'base64');
   const text = decodeUtf8(bytes);
   if (text === undefined) return encoded;
-  const exceeded = scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
-  if (exceeded === undefined && parseJson(text) === undefined) return encoded;
+  if (!scanJson(text, { members: maxMembers }) && parseJson(text) === undefined) return encoded;
   return parseJsonPayload(bytes, 'application/json', maxMembers);
 }
 

@@ -169,7 +169,7 @@ export class WebhookSender {
       });
       this.log.recovered('signing');
       exchange.requests.push(composed);
-      const send = async () => this.transport.send(composed, context.signal, own.certificate);
+      const send = () => this.transport.send(composed, context.signal, own.certificate);
       const answer = await (tracing === undefined ? send() : tracing.send(send));
       const isStale = answer.statusCode === UNAUTHORIZED && exchange.refusedToken === undefined;
       if (!isStale || own.accessToken === undefined) return answer;

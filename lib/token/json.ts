@@ -22,8 +22,6 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 interface JsonLimits {
   /** Names in objects and elements of arrays, at all levels. */
   readonly members?: number;
-  /** Nesting of objects and arrays, the value itself included. */
-  readonly levels?: number;
   /** Whose names must be distinct: the outermost object's, or also those of the object in its member `webhook`. */
   readonly distinct?: 'outermost' | 'outermost and webhook';
 }
@@ -38,16 +36,18 @@ const OPEN_BRACE = 0x7b;
 const CLOSE_BRACE = 0x7d;
 
 /**
- * Checks JSON without parsing it: JSON.parse takes long for many members and deep nesting, and of two members with one
- * name it keeps the last.
+ * Checks JSON without parsing it: JSON.parse takes long for many members, and of two members with one name it keeps the last. Each
+ * level of nesting has a member.
  *
  * @param text - JSON; for anything else, the answer has no meaning
  * @returns the first limit that is exceeded
  */
 export function scanJson(
   text: string,
-  { members = Infinity, levels = Infinity, distinct }: JsonLimits,
+  { members = Infinity, distinct }: JsonLimits,
 ): keyof JsonLimits | undefined {
+  // A member takes two characters, such as `1,`.
+  if (distinct === undefined && text.length <= 2 * members) return undefined;
   /** The names so far of each open object whose names must be distinct, by level. */
   const names: (Set<string> | undefined)[] = [];
   let outermostName: string | undefined;
@@ -77,7 +77,7 @@ export function scanJson(
         break;
       case OPEN_BRACE:
       case OPEN_BRACKET: {
-        if (++depth > levels) return 'levels';
+        depth++;
         // A comma announces another member; the first one of an object or array has none.
         if (!isEmpty(text, i) && ++count > members) return 'members';
         expectsName = true;

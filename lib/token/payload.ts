@@ -1,6 +1,6 @@
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { utf8 } from './decoding.js';
-import { parseJson, scanJson, structureProblem, TOO_DEEP } from './json.js';
+import { parseJson, scanJson, structureProblem } from './json.js';
 import {
   createDigest,
   hashMismatch,
@@ -133,13 +133,11 @@ export function isJsonType(contentType: string | undefined): boolean {
  */
 export function parseJsonPayload(bytes: Buffer, contentType: string, maxMembers: number): unknown {
   const text = decode(bytes, charset(contentType));
-  const exceeded = scanJson(text, { members: maxMembers, levels: MAX_DATA_DEPTH });
-  if (exceeded === 'members') {
+  if (scanJson(text, { members: maxMembers })) {
     throw invalidPayload(
       `the body has more than ${maxMembers} members; maxJsonMembers of the receiver sets the limit`,
     );
   }
-  if (exceeded === 'levels') throw invalidPayload(`the body ${TOO_DEEP}`);
   const value = parseJson(text);
   if (value === undefined) throw invalidPayload('the body is not JSON');
   const problem = structureProblem(value, MAX_DATA_DEPTH);

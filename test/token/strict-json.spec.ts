@@ -82,8 +82,6 @@ function membersOf(node: Tree, name: string): Tree[] {
 
 const exceedsMembers = (text: string, members: number): boolean =>
   scanJson(text, { members }) === 'members';
-const nestsDeeper = (text: string, levels: number): boolean =>
-  scanJson(text, { levels }) === 'levels';
 const hasDuplicate = (text: string): boolean =>
   scanJson(text, { distinct: 'outermost' }) === 'distinct';
 const hasDuplicateClaim = (text: string): boolean =>
@@ -174,28 +172,6 @@ describe('structureProblem', () => {
     const deep = parseJson('['.repeat(1e6) + ']'.repeat(1e6));
 
     expect(structureProblem(deep, 64)).toBe(TOO_DEEP);
-  });
-});
-
-describe('scanJson, for a limit of levels', () => {
-  it('measures the nesting of random JSON', () => {
-    fc.assert(
-      fc.property(tree, fc.nat({ max: 6 }), (root, levels) => {
-        const value = parseJson(write(root, ' '));
-
-        expect(nestsDeeper(JSON.stringify(value), levels)).toBe(depthOfValue(value) > levels);
-      }),
-    );
-  });
-
-  it.each([
-    ['{"a":"[[[["}', 1, false],
-    ['{"a":"\\"[[[["}', 1, false],
-    ['[[],[],[]]', 2, false],
-    ['[[],[],[{}]]', 2, true],
-    ['["no end [[[[', 1, false],
-  ])('of %s with %d levels: %p', (text, levels, deeper) => {
-    expect(nestsDeeper(text, levels)).toBe(deeper);
   });
 });
 

@@ -93,7 +93,7 @@ export class WebhookDispatcher {
         'WebhookDispatcher.dispatch(): this is no WebhookEvent; pass the event of @WebhookContext() or of WebhookVerifier',
       );
     }
-    return this.call(this.handlersOf(event), event);
+    return await this.call(this.handlersOf(event), event);
   }
 
   /**
@@ -105,9 +105,7 @@ export class WebhookDispatcher {
     const scope = this.scopeOf(event);
     internalsOf(event).handlers = handlers.length;
     const results = await Promise.allSettled(
-      handlers.map(async ({ name, call }) =>
-        observeHandler(name, event, async () => call(event, scope)),
-      ),
+      handlers.map(({ name, call }) => observeHandler(name, event, () => call(event, scope))),
     );
     const failures = results.filter((result) => result.status === 'rejected');
     if (failures.length === 1) throw failures[0]!.reason;
