@@ -4,12 +4,12 @@ import { defined } from '../options/defined.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
+  eachOrNull,
   flag,
   isStorableTime,
   list,
   object,
   optional,
-  orNull,
   required,
   type Rule,
   rule,
@@ -213,6 +213,7 @@ export const REDELIVER = object<RedeliverRequest>()(
   },
 );
 
+const EVENTS = optional(list(STRING, 'must be a list of strings'));
 /** Of an endpoint; the library checks the values. */
 const SETTINGS = {
   description: optional(STRING),
@@ -230,7 +231,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     id: optional(STRING),
     tenant: optional(STRING),
     url: required(STRING, 'is required'),
-    events: optional(list(STRING, 'must be a list of strings')),
+    events: EVENTS,
     ...SETTINGS,
   },
   JSON_OBJECT,
@@ -240,14 +241,8 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
 export const ENDPOINT_PATCH = object<EndpointPatch>()(
   {
     url: optional(STRING),
-    events: optional(list(STRING, 'must be a list of strings')),
-    description: orNull(SETTINGS.description),
-    filter: orNull(SETTINGS.filter),
-    onDead: orNull(SETTINGS.onDead),
-    retry: orNull(SETTINGS.retry),
-    concurrency: orNull(SETTINGS.concurrency),
-    rateLimit: orNull(SETTINGS.rateLimit),
-    credentials: orNull(SETTINGS.credentials),
+    events: EVENTS,
+    ...eachOrNull(SETTINGS),
   },
   JSON_OBJECT,
 );
