@@ -182,24 +182,27 @@ const JSON_OBJECT = { form: 'a JSON object' };
 const filled = optional(text());
 const dryRun = required(flag, 'is required');
 
+/** The library checks the values. */
+const DELIVERY_FILTER = {
+  status: filled as Rule<DeliveryQuery['status']>,
+  keyState: filled as Rule<DeliveryQuery['keyState']>,
+  endpoint: filled,
+  event: filled,
+  eventId: filled,
+  tenant: filled,
+  since: filled,
+  until: filled,
+};
+
+/** Parameters of `GET api/deliveries`, without those of pages. */
+export const DELIVERY_QUERY = Object.keys(DELIVERY_FILTER) as (keyof typeof DELIVERY_FILTER)[];
+
 /** Body of `POST api/deliveries/redeliver`. */
 export const REDELIVER = object<RedeliverRequest>()(
   {
     ids: optional(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE })),
     filter: optional(
-      object<NonNullable<RedeliverRequest['filter']>>()(
-        {
-          status: optional(text()) as Rule<DeliveryQuery['status']>,
-          keyState: optional(text()) as Rule<DeliveryQuery['keyState']>,
-          endpoint: filled,
-          event: filled,
-          eventId: filled,
-          tenant: filled,
-          since: filled,
-          until: filled,
-        },
-        { exact: true },
-      ),
+      object<NonNullable<RedeliverRequest['filter']>>()(DELIVERY_FILTER, { exact: true }),
     ),
     dryRun,
     limit: optional(whole(1, 1_000), 1_000),
