@@ -1,5 +1,6 @@
 import { signWebhook, type SignedTestWebhook } from '../testing/sign-webhook.js';
 import { isEventName } from '../token/event-name.js';
+import { isJsonType } from '../token/payload.js';
 import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import { KEY_OPTIONS, readIssuerKey, readInput, textOf, UsageError } from './arguments.js';
 import type { Arguments, CommandIo } from './command.interface.js';
@@ -54,7 +55,7 @@ export async function signArguments(
   const { issuer, key } = await readIssuerKey(values, io.env, 'sign');
   const contentType = values['content-type'];
   const bytes = data === undefined ? undefined : await readData(data, io);
-  const isJson = contentType === undefined || /^application\/(?:\S+\+)?json\b/.test(contentType);
+  const isJson = contentType === undefined || isJsonType(contentType);
   return signWebhook(event, (isJson ? parseData(bytes, data) : bytes) as never, {
     issuer,
     key,

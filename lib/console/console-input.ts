@@ -4,12 +4,12 @@ import { defined } from '../options/defined.js';
 import { Problems } from '../options/problems.js';
 import {
   duration,
+  eachOrNull,
   flag,
   isStorableTime,
   list,
   object,
   optional,
-  orNull,
   required,
   type Rule,
   rule,
@@ -182,24 +182,27 @@ const JSON_OBJECT = { form: 'a JSON object' };
 const filled = optional(text());
 const dryRun = required(flag, 'is required');
 
+/** The library checks the values. */
+const DELIVERY_FILTER = {
+  status: filled as Rule<DeliveryQuery['status']>,
+  keyState: filled as Rule<DeliveryQuery['keyState']>,
+  endpoint: filled,
+  event: filled,
+  eventId: filled,
+  tenant: filled,
+  since: filled,
+  until: filled,
+};
+
+/** Parameters of `GET api/deliveries`, without those of pages. */
+export const DELIVERY_QUERY = Object.keys(DELIVERY_FILTER) as (keyof typeof DELIVERY_FILTER)[];
+
 /** Body of `POST api/deliveries/redeliver`. */
 export const REDELIVER = object<RedeliverRequest>()(
   {
     ids: optional(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE })),
     filter: optional(
-      object<NonNullable<RedeliverRequest['filter']>>()(
-        {
-          status: optional(text()) as Rule<DeliveryQuery['status']>,
-          keyState: optional(text()) as Rule<DeliveryQuery['keyState']>,
-          endpoint: filled,
-          event: filled,
-          eventId: filled,
-          tenant: filled,
-          since: filled,
-          until: filled,
-        },
-        { exact: true },
-      ),
+      object<NonNullable<RedeliverRequest['filter']>>()(DELIVERY_FILTER, { exact: true }),
     ),
     dryRun,
     limit: optional(whole(1, 1_000), 1_000),
@@ -213,6 +216,7 @@ export const REDELIVER = object<RedeliverRequest>()(
   },
 );
 
+const EVENTS = optional(list(STRING, 'must be a list of strings'));
 /** Of an endpoint; the library checks the values. */
 const SETTINGS = {
   description: optional(STRING),
@@ -230,7 +234,7 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
     id: optional(STRING),
     tenant: optional(STRING),
     url: required(STRING, 'is required'),
-    events: optional(list(STRING, 'must be a list of strings')),
+    events: EVENTS,
     ...SETTINGS,
   },
   JSON_OBJECT,
@@ -240,14 +244,8 @@ export const NEW_ENDPOINT = object<NewEndpointRequest>()(
 export const ENDPOINT_PATCH = object<EndpointPatch>()(
   {
     url: optional(STRING),
-    events: optional(list(STRING, 'must be a list of strings')),
-    description: orNull(SETTINGS.description),
-    filter: orNull(SETTINGS.filter),
-    onDead: orNull(SETTINGS.onDead),
-    retry: orNull(SETTINGS.retry),
-    concurrency: orNull(SETTINGS.concurrency),
-    rateLimit: orNull(SETTINGS.rateLimit),
-    credentials: orNull(SETTINGS.credentials),
+    events: EVENTS,
+    ...eachOrNull(SETTINGS),
   },
   JSON_OBJECT,
 );

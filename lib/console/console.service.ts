@@ -21,6 +21,7 @@ import type {
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import {
+  DELIVERY_QUERY,
   ERASE,
   invalid,
   readBody,
@@ -56,17 +57,6 @@ import { ConsoleEndpoints, ifKnown } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
 import { WebhookPortal } from './webhook.portal.js';
-
-const DELIVERY_QUERY = [
-  'status',
-  'keyState',
-  'endpoint',
-  'event',
-  'eventId',
-  'tenant',
-  'since',
-  'until',
-] as const;
 
 /** All calls of the API. Each passes the tenant of its session to the library, which hides everything of others. */
 @Injectable()

@@ -3,7 +3,12 @@ import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord } from '../options/option-names.js';
-import { requireRunnable } from '../options/read-options.js';
+import {
+  type HostedMethod,
+  type MethodHost,
+  methodsOf,
+  requireRunnable,
+} from '../options/decorated-methods.js';
 import { type Observable, Subject } from 'rxjs';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 
@@ -104,14 +109,12 @@ export function OnWebhookDelivery(
   };
 }
 
-type Wrapper = ReturnType<DiscoveryService['getProviders']>[number];
 type Reaction = (event: WebhookDeliveryEvent) => unknown;
 
 /** Finds methods decorated with `@OnWebhookDelivery()` at start-up, and calls them. */
 export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnApplicationShutdown {
   private readonly logger = new Logger('WebhookPublisher');
   private readonly running = new Set<Promise<void>>();
-  private readonly explored = new WeakSet<object>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -128,9 +131,8 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
   /** @hidden */
   onApplicationBootstrap(): void {
     const problems: ConfigurationProblem[] = [];
-    for (const wrapper of [...this.discovery.getProviders(), ...this.discovery.getControllers()]) {
-      if (!wrapper.isAlias) this.explore(wrapper, problems);
-    }
+    const hosts = [...this.discovery.getProviders(), ...this.discovery.getControllers()];
+    for (const method of methodsOf(hosts, this.scanner)) this.explore(method, problems);
     if (problems.length > 0) throw new WebhookConfigurationError(problems);
   }
 
@@ -145,37 +147,33 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
   }
 
-  private explore(wrapper: Wrapper, problems: ConfigurationProblem[]): void {
-    const scope = scopeProblem(wrapper);
-    const prototype = prototypeOf(wrapper, scope !== undefined);
-    // A factory may provide the same instance under a second token.
-    if (prototype === null || this.explored.has(wrapper.instance as object)) return;
-    if (scope === undefined) this.explored.add(wrapper.instance as object);
-    for (const name of this.scanner.getAllMethodNames(prototype)) {
-      const types = typesOf(prototype[name]);
-      if (types.length === 0) continue;
-      const path = `${String(wrapper.name)}.${name}`;
-      const unknown = types.filter(
-        (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
-      );
-      if (unknown.length > 0) {
-        const meant = nearestWord(unknown[0]!, WEBHOOK_DELIVERY_EVENTS);
-        const remedy =
-          meant === undefined
-            ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
-            : `did you mean "${meant}"?`;
-        const message = `"${unknown[0]}" is not a delivery event; ${remedy}`;
-        problems.push({ path, message });
-      } else if (scope !== undefined) {
-        problems.push({ path, message: `${scope}: move the method to a singleton` });
-      } else {
-        if (!this.limits.publishes) {
-          this.logger.warn(
-            `${path} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
-          );
-        }
-        this.subscribe(path, new Set(types), wrapper.instance as Record<string, Reaction>, name);
+  private explore(
+    { host, key, method, name }: HostedMethod,
+    problems: ConfigurationProblem[],
+  ): void {
+    const types = typesOf(method);
+    if (types.length === 0) return;
+    const scope = scopeProblem(host);
+    const unknown = types.find(
+      (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
+    );
+    if (unknown !== undefined) {
+      const meant = nearestWord(unknown, WEBHOOK_DELIVERY_EVENTS);
+      const remedy =
+        meant === undefined
+          ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
+          : `did you mean "${meant}"?`;
+      const message = `"${unknown}" is not a delivery event; ${remedy}`;
+      problems.push({ path: name, message });
+    } else if (scope !== undefined) {
+      problems.push({ path: name, message: `${scope}: move the method to a singleton` });
+    } else {
+      if (!this.limits.publishes) {
+        this.logger.warn(
+          `${name} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
+        );
       }
+      this.subscribe(name, new Set(types), host.instance as Record<string, Reaction>, key);
     }
   }
 
@@ -183,11 +181,11 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     path: string,
     types: ReadonlySet<string>,
     instance: Record<string, Reaction>,
-    name: string,
+    key: string,
   ): void {
     this.events.events$.subscribe((event) => {
       if (!types.has(event.type)) return;
-      const run = this.react(path, event, () => instance[name]!(event));
+      const run = this.react(path, event, () => instance[key]!(event));
       this.running.add(run);
       void run.finally(() => this.running.delete(run));
     });
@@ -208,26 +206,15 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
 }
 
 /** Why a provider or controller has no single instance to call. */
-function scopeProblem(wrapper: Wrapper): string | undefined {
-  if (!wrapper.isDependencyTreeStatic()) {
+function scopeProblem(host: MethodHost): string | undefined {
+  if (!host.isDependencyTreeStatic()) {
     return 'belongs to a request-scoped provider, and a delivery has no request';
   }
-  return wrapper.isTransient
+  return host.isTransient
     ? 'belongs to a transient provider, which has an instance for each class that injects it'
     : undefined;
 }
 
-/** Of the instance: the class of one that a factory or a value provides is unknown. */
-function prototypeOf(
-  { instance, metatype }: Wrapper,
-  isScoped: boolean,
-): Record<string, unknown> | null {
-  if (isScoped)
-    return (metatype as { prototype?: Record<string, unknown> } | null)?.prototype ?? null;
-  return typeof instance === 'object' && instance !== null ? Object.getPrototypeOf(instance) : null;
-}
-
-function typesOf(method: unknown): readonly string[] {
-  if (typeof method !== 'function') return [];
+function typesOf(method: object): readonly string[] {
   return (Reflect.getMetadata(DELIVERY_REACTIONS, method) ?? []) as readonly string[];
 }

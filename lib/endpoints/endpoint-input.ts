@@ -4,16 +4,15 @@ import { Problems } from '../options/problems.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import {
   duration,
+  eachOrNull,
   forbidden,
   isOptions,
   notUndefined,
   object,
   oneOf,
   optional,
-  orNull,
   required,
   rule,
-  type Read,
   type Rule,
   text,
   whole,
@@ -96,10 +95,12 @@ function secretProblem(secret: string, profile: SentProfile): string | undefined
 }
 
 const TEXTS = {
-  description: rule<string>(isText, `must be ${TEXT_RULE}`),
-  metadata: rule<Readonly<Record<string, string>>>(
-    isMetadata,
-    `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
+  description: optional(rule<string>(isText, `must be ${TEXT_RULE}`)),
+  metadata: optional(
+    rule<Readonly<Record<string, string>>>(
+      isMetadata,
+      `must be an object of at most ${MAX_NOTES} members: each ${TEXT_RULE}, under a name of at most 255`,
+    ),
   ),
 };
 
@@ -110,8 +111,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
     url: required(URL_RULE, 'is missing'),
     events: optional(EVENTS, ['**']),
     tenant: notUndefined(identifier('tenant'), 'leave it out for an endpoint without a tenant'),
-    description: optional(TEXTS.description),
-    metadata: optional(TEXTS.metadata),
+    ...TEXTS,
     secret: optional(SECRET),
     credentials: optional(CREDENTIALS),
     signing: optional(oneOf('secret', 'publisher')),
@@ -128,13 +128,6 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
   },
 );
 
-function eachOrNull<Rules extends Readonly<Record<string, Rule<unknown>>>>(
-  rules: Rules,
-): { readonly [Name in keyof Rules]: Rule<Read<Rules[Name]> | null> } {
-  const entries = Object.entries(rules).map(([name, one]) => [name, orNull(one)] as const);
-  return Object.fromEntries(entries) as never;
-}
-
 /** Members that an update cannot change, with what to do instead. */
 type Fixed = 'id' | 'tenant' | 'secret' | 'signing' | 'disabled';
 
@@ -142,10 +135,7 @@ export const ENDPOINT_CHANGES = object<EndpointChanges & Partial<Record<Fixed, u
   {
     url: optional(URL_RULE),
     events: optional(EVENTS),
-    description: orNull(optional(TEXTS.description)),
-    metadata: orNull(optional(TEXTS.metadata)),
-    ...eachOrNull(STORED_SETTINGS),
-    credentials: orNull(optional(CREDENTIALS)),
+    ...eachOrNull({ ...TEXTS, ...STORED_SETTINGS, credentials: optional(CREDENTIALS) }),
     id: forbidden('cannot be changed: create another endpoint'),
     tenant: forbidden('cannot be changed: create an endpoint for the other tenant'),
     secret: forbidden(

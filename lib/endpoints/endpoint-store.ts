@@ -78,6 +78,15 @@ export function enabledAt({ enabledAt: at, createdAt }: StoredEndpoint): number 
 
 export type SealedEndpointKey = StoredEndpoint['keys'][number];
 
+/** The keys from the one that signs now; older ones are retired. */
+export function withoutRetired(
+  keys: readonly SealedEndpointKey[],
+  now: number,
+): readonly SealedEndpointKey[] {
+  const signing = keys.findLastIndex(({ notBefore }) => notBefore <= now);
+  return keys.slice(Math.max(0, signing));
+}
+
 /**
  * The keys under which an index holds an endpoint: each pattern up to its first wildcard, with the tenant. So an event finds
  * its endpoints by a few keys, however many endpoints there are; only patterns that begin with a wildcard share one key.

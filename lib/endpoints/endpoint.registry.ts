@@ -5,17 +5,18 @@ import {
   EndpointState,
   type EndpointDisabled,
   limitsOf,
+  type ResolvedEndpointSettings,
   SETTING_NAMES,
 } from '../sending/endpoint.js';
 import { kindsOf } from '../sending/endpoint-credentials.js';
 import { dataOf, type EventDraft } from '../sending/event-draft.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import { matchesFilter, type WebhookEndpointFilter } from './endpoint-filter.js';
-import type { ResolvedEndpointOptions } from './endpoint-options.js';
+import type { ResolvedEndpoint, ResolvedEndpointOptions } from './endpoint-options.js';
 import { type EndpointPageRequest, looksLikeUrl, type StoredEndpoint } from './endpoint-store.js';
-import { EndpointDirectory } from './endpoint.directory.js';
 import { EndpointTable, subscribesTo } from './memory-endpoint.store.js';
-import { StoredEndpointCache } from './stored-endpoint.cache.js';
+import { inScope, StoredEndpoints } from './stored.endpoints.js';
+import type { EndpointScope } from './webhook-endpoint.interface.js';
 
 /** An endpoint that events can be sent to, with the version of the managed endpoint it was made of, if any. */
 export interface RegisteredEndpoint extends Endpoint {
@@ -45,20 +46,33 @@ export function pausedSince({ stored, state }: RegisteredEndpoint): number | und
 /** URLs whose state is cached; the least recently used one is evicted. */
 const MAX_CACHED_URLS = 1_000;
 
-/** Finds where to send: configured endpoints, stored endpoints, and URLs that callers of `send` pass. */
+/**
+ * Finds endpoints: those of the publisher's options, those of the store, and URLs that callers of `send` pass. If a configured and a
+ * stored endpoint have the same id, the configured one wins.
+ */
 export class EndpointRegistry {
-  /** Configured and stored endpoints as the application sees them. */
-  readonly directory: EndpointDirectory;
+  readonly stored: StoredEndpoints;
 
-  private readonly configured: ConfiguredEndpoints;
-  private readonly stored: StoredEndpointCache;
+  private readonly configured = new Map<string, RegisteredEndpoint>();
+  /** Configured endpoints in the form of stored ones, without keys. */
+  private readonly rows = new EndpointTable();
   private readonly urls = new Map<string, RegisteredEndpoint>();
   private readonly log = new PublisherLog();
 
   constructor(private readonly options: ResolvedEndpointOptions) {
-    this.configured = new ConfiguredEndpoints(options);
-    this.stored = new StoredEndpointCache(options);
-    this.directory = new EndpointDirectory(this.configured, options);
+    this.stored = new StoredEndpoints(options);
+    const now = options.clock.now();
+    for (const configured of options.endpoints) {
+      const { id, disabled, events: _events, ...endpoint } = configured;
+      this.configured.set(id, {
+        ...endpoint,
+        endpointId: id,
+        label: `endpoint "${id}"`,
+        // Only the configuration changes it: this is the state of this process.
+        state: new EndpointState(disabled ? { at: now, reason: 'requested' } : undefined),
+      });
+      this.rows.put(rowOf(configured, options.defaults, now));
+    }
   }
 
   /**
@@ -78,7 +92,7 @@ export class EndpointRegistry {
         !this.configured.has(row.id) && row.tenant === tenant && subscribesTo(row, event),
     );
     const enabled = [
-      ...this.configured.subscribed(event, tenant),
+      ...this.rows.subscribed(event, tenant).map(({ id }) => this.configured.get(id)!),
       ...stored.map((row) => this.stored.of(row)),
     ].filter((endpoint) => !isDisabled(endpoint));
     if (enabled.every(({ filter }) => filter === undefined)) return enabled;
@@ -100,7 +114,41 @@ export class EndpointRegistry {
     return row && this.stored.of(row);
   }
 
-  /** The endpoint of a row of the {@link directory}. */
+  /**
+   * Finds an endpoint as it is stored.
+   *
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope
+   */
+  async row(id: string, scope: EndpointScope | undefined): Promise<StoredEndpoint> {
+    const configured = this.rows.get(id);
+    if (configured === undefined) return this.stored.find(id, scope);
+    return inScope(this.asOfNow(configured), scope);
+  }
+
+  /** A page of endpoints by id, as they are stored. */
+  async page(
+    request: EndpointPageRequest,
+  ): Promise<{ rows: readonly StoredEndpoint[]; next?: string }> {
+    const { limit } = request;
+    const page = { ...request, limit: limit + 1 };
+    const stored = await this.options.endpointStore.list(page);
+    const endpoints = [
+      ...this.rows.page(page).map((row) => this.asOfNow(row)),
+      ...stored.filter(({ id }) => !this.configured.has(id)),
+    ].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const shown = endpoints.slice(0, limit);
+    // A full page of the store may be hidden by configured endpoints, and is not the last one.
+    const hidden = stored.length > limit ? stored.at(-1)!.id : undefined;
+    const next = endpoints.length > limit ? shown.at(-1)!.id : hidden;
+    return { rows: shown, next };
+  }
+
+  private asOfNow(row: StoredEndpoint): StoredEndpoint {
+    const { disabled, pausedAt } = this.configured.get(row.id)!.state;
+    return { ...row, disabled, pausedAt };
+  }
+
+  /** The endpoint of a row, ready to send to. */
   of(row: StoredEndpoint): RegisteredEndpoint {
     return this.configured.get(row.id) ?? this.stored.of(row);
   }
@@ -112,11 +160,6 @@ export class EndpointRegistry {
   /** The newest version of an endpoint that this process knows; `undefined` if it was deleted. */
   latest(endpoint: RegisteredEndpoint): RegisteredEndpoint | undefined {
     return endpoint.stored === undefined ? endpoint : this.stored.latest(endpoint.stored);
-  }
-
-  /** Forgets an endpoint that was deleted. */
-  forget(id: string): void {
-    this.stored.forget(id);
   }
 
   /** The endpoint of a URL, signed for with the publisher's key. The egress guard checks it at every attempt. */
@@ -160,7 +203,7 @@ export class EndpointRegistry {
       now.enabledAt === stored.enabledAt &&
       now.createdAt === stored.createdAt;
     try {
-      await this.directory.change(stored.id, undefined, {
+      await this.stored.change(stored.id, undefined, {
         // The attempt says nothing about another URL, or about an endpoint that was enabled since.
         make: (now) =>
           now.disabled === undefined && isUnchanged(now) ? { ...now, disabled } : undefined,
@@ -179,77 +222,33 @@ export class EndpointRegistry {
 
   /** The states of all endpoints that this process knows, most of which it has sent to. */
   states(): readonly EndpointState[] {
-    const known = [...this.configured.all(), ...this.stored.cached(), ...this.urls.values()];
+    const known = [...this.configured.values(), ...this.stored.cached(), ...this.urls.values()];
     return known.map(({ state }) => state);
   }
 }
 
-/**
- * The endpoints of the publisher's options. Only the configuration changes them; `disabled` and `pausedAt` are the state of
- * this process.
- */
-export class ConfiguredEndpoints {
-  private readonly endpoints = new Map<string, RegisteredEndpoint>();
-  /** The same endpoints in the form of stored ones, without keys. */
-  private readonly rows = new EndpointTable();
-
-  constructor({ endpoints, defaults, clock }: ResolvedEndpointOptions) {
-    const now = clock.now();
-    for (const { id, disabled, events, ...endpoint } of endpoints) {
-      this.endpoints.set(id, {
-        ...endpoint,
-        endpointId: id,
-        label: `endpoint "${id}"`,
-        state: new EndpointState(disabled ? { at: now, reason: 'requested' } : undefined),
-      });
-      const own = SETTING_NAMES.filter((name) => endpoint[name] !== defaults[name]);
-      this.rows.put({
-        id,
-        tenant: endpoint.tenant,
-        url: endpoint.url,
-        events,
-        settings: {
-          ...Object.fromEntries(own.map((name) => [name, endpoint[name]])),
-          ...(endpoint.filter && { filter: endpoint.filter }),
-        },
-        keys: [],
-        ...(endpoint.credentials && {
-          credentials: { kinds: kindsOf(endpoint.credentials()), sealed: '' },
-        }),
-        version: 1,
-        createdAt: now,
-        updatedAt: now,
-      });
-    }
-  }
-
-  has(id: string): boolean {
-    return this.endpoints.has(id);
-  }
-
-  get(id: string): RegisteredEndpoint | undefined {
-    return this.endpoints.get(id);
-  }
-
-  all(): readonly RegisteredEndpoint[] {
-    return [...this.endpoints.values()];
-  }
-
-  subscribed(event: string, tenant: string | undefined): RegisteredEndpoint[] {
-    return this.rows.subscribed(event, tenant).map(({ id }) => this.endpoints.get(id)!);
-  }
-
-  find(id: string): StoredEndpoint | undefined {
-    const row = this.rows.get(id);
-    return row && this.asOfNow(row);
-  }
-
-  list(request: EndpointPageRequest): StoredEndpoint[] {
-    return this.rows.page(request).map((row) => this.asOfNow(row));
-  }
-
-  private asOfNow(row: StoredEndpoint): StoredEndpoint {
-    const { disabled, pausedAt } = this.endpoints.get(row.id)!.state;
-    return { ...row, disabled, pausedAt };
-  }
+/** A configured endpoint in the form of a stored one. */
+function rowOf(
+  { id, events, ...endpoint }: ResolvedEndpoint,
+  defaults: ResolvedEndpointSettings,
+  now: number,
+): StoredEndpoint {
+  const own = SETTING_NAMES.filter((name) => endpoint[name] !== defaults[name]);
+  return {
+    id,
+    tenant: endpoint.tenant,
+    url: endpoint.url,
+    events,
+    settings: {
+      ...Object.fromEntries(own.map((name) => [name, endpoint[name]])),
+      ...(endpoint.filter && { filter: endpoint.filter }),
+    },
+    keys: [],
+    ...(endpoint.credentials && {
+      credentials: { kinds: kindsOf(endpoint.credentials()), sealed: '' },
+    }),
+    version: 1,
+    createdAt: now,
+    updatedAt: now,
+  };
 }

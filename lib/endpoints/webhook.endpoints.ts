@@ -3,6 +3,7 @@ import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
+import { unprintedHeaders } from '../options/unprinted.js';
 import {
   currentLimits,
   type EndpointRegistry,
@@ -14,11 +15,6 @@ import { PublisherLog } from '../signing/publisher-log.js';
 import { type EndpointState, limitsOf } from '../sending/endpoint.js';
 import { dataOf, deliveryTo, draftEvent } from '../sending/event-draft.js';
 import type { WebhookSender } from '../sending/webhook.sender.js';
-import {
-  type EndpointChange,
-  type EndpointDirectory,
-  withoutRetired,
-} from './endpoint.directory.js';
 import {
   commutes,
   ENDPOINT_CHANGES,
@@ -34,8 +30,9 @@ import { matchesFilter } from './endpoint-filter.js';
 import { LimitChecks } from './endpoint-limits.js';
 import { makeEndpointKey, rotatedKeys } from './secret-sealer.js';
 import { openCredentials, sealCredentials, sharesCredentials } from './stored-credentials.js';
+import type { EndpointChange } from './stored.endpoints.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
-import { enabledAt, type StoredEndpoint } from './endpoint-store.js';
+import { enabledAt, type StoredEndpoint, withoutRetired } from './endpoint-store.js';
 import type { WebhookEventName } from '../token/webhook-event-map.js';
 import type {
   CreatedEndpoint,
@@ -67,7 +64,6 @@ const TEST_EVENT = 'webhook.test';
  */
 export class WebhookEndpoints {
   private readonly input: EndpointInput;
-  private readonly directory: EndpointDirectory;
   private readonly limits: LimitChecks;
   private readonly log = new PublisherLog();
   private memoryWarningLogged = false;
@@ -82,7 +78,6 @@ export class WebhookEndpoints {
     private readonly queue: Pick<WebhookQueue, 'limitLane'>,
   ) {
     this.input = new EndpointInput(options);
-    this.directory = registry.directory;
     const { endpointLimits, endpointStore, clock } = options;
     this.limits = new LimitChecks(endpointLimits, endpointStore, clock);
   }
@@ -139,11 +134,11 @@ export class WebhookEndpoints {
     try {
       await this.limits.requireSpace(tenant, 0);
     } catch (error) {
-      await endpointStore.remove(id);
+      await this.registry.stored.remove(id);
       throw error;
     }
     this.warnOfMemory();
-    return { endpoint: this.directory.view(stored), secret: made?.secret };
+    return { endpoint: this.view(stored), secret: made?.secret };
   }
 
   /**
@@ -166,7 +161,7 @@ export class WebhookEndpoints {
 
   /** @throws {@link WebhookDeliveryError} `unknown_endpoint` */
   async get(id: string, scope?: EndpointScope): Promise<WebhookEndpointView> {
-    return this.directory.view(await this.directory.find(id, readScope(scope)));
+    return this.view(await this.registry.row(id, readScope(scope)));
   }
 
   /**
@@ -176,8 +171,8 @@ export class WebhookEndpoints {
    */
   async list(request: EndpointListRequest = {}): Promise<EndpointPage> {
     const page = readArgument(LIST_REQUEST, request, 'request');
-    const { rows, next } = await this.directory.page(page);
-    return { endpoints: rows.map((row) => this.directory.view(row)), next };
+    const { rows, next } = await this.registry.page(page);
+    return { endpoints: rows.map((row) => this.view(row)), next };
   }
 
   /**
@@ -188,7 +183,7 @@ export class WebhookEndpoints {
    */
   async report(request: EndpointListRequest = {}): Promise<EndpointFormatPage> {
     const page = readArgument(LIST_REQUEST, request, 'request');
-    const { rows, next } = await this.directory.page(page);
+    const { rows, next } = await this.registry.page(page);
     return { endpoints: rows.map((row) => this.formatOf(row)), next };
   }
 
@@ -198,7 +193,36 @@ export class WebhookEndpoints {
    * @throws {@link WebhookDeliveryError} `unknown_endpoint`
    */
   async format(id: string, scope?: EndpointScope): Promise<EndpointFormat> {
-    return this.formatOf(await this.directory.find(id, readScope(scope)));
+    return this.formatOf(await this.registry.row(id, readScope(scope)));
+  }
+
+  /** A copy of an endpoint without its sealed keys. */
+  private view(endpoint: StoredEndpoint): WebhookEndpointView {
+    const source = this.registry.isConfigured(endpoint.id) ? 'options' : 'store';
+    const { id, tenant, url, events, description, metadata, settings, keys, disabled, pausedAt } =
+      endpoint;
+    const { headers } = settings;
+    const { credentials } = endpoint;
+    return {
+      id,
+      tenant,
+      url,
+      events: [...events],
+      description,
+      metadata: metadata && { ...metadata },
+      settings:
+        headers === undefined
+          ? { ...settings }
+          : { ...settings, headers: unprintedHeaders(headers) },
+      keys: keys.map(({ kid, notBefore }) => ({ kid, signsFrom: new Date(notBefore) })),
+      ...(credentials && { credentials: [...credentials.kinds] }),
+      disabled: disabled && { at: new Date(disabled.at), reason: disabled.reason },
+      pausedAt: pausedAt === undefined ? undefined : new Date(pausedAt),
+      source,
+      createdAt: source === 'store' ? new Date(endpoint.createdAt) : undefined,
+      updatedAt: source === 'store' ? new Date(endpoint.updatedAt) : undefined,
+      version: endpoint.version,
+    };
   }
 
   private formatOf(row: StoredEndpoint): EndpointFormat {
@@ -277,8 +301,7 @@ export class WebhookEndpoints {
   async delete(id: string, scope?: EndpointScope): Promise<void> {
     const stored = await this.requireStored(id, scope);
     // A concurrent call may have deleted it first, with the same result.
-    await this.options.endpointStore.remove(id);
-    this.registry.forget(id);
+    await this.registry.stored.remove(id);
     await this.limitLane(stored, { since: this.restarted(stored).enabledAt });
   }
 
@@ -453,14 +476,14 @@ export class WebhookEndpoints {
    * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after all others, if a secret cannot be decrypted
    */
   async reseal(): Promise<number> {
-    return this.directory.reseal();
+    return this.registry.stored.reseal();
   }
 
   private async endpointOf(
     id: string,
     scope: EndpointScope | undefined,
   ): Promise<RegisteredEndpoint> {
-    return this.registry.of(await this.directory.find(id, readScope(scope)));
+    return this.registry.of(await this.registry.row(id, readScope(scope)));
   }
 
   private sampleOf(event: string): unknown {
@@ -481,16 +504,16 @@ export class WebhookEndpoints {
     scope: EndpointScope | undefined,
     change: EndpointChange,
   ): Promise<WebhookEndpointView> {
-    const { endpoint } = await this.directory.change(id, readScope(scope), change);
+    const { endpoint } = await this.registry.stored.change(id, readScope(scope), change);
     await this.limitLane(endpoint, currentLimits(this.registry.of(endpoint)));
-    return this.directory.view(endpoint);
+    return this.view(endpoint);
   }
 
   private async requireStored(
     id: string,
     scope: EndpointScope | undefined,
   ): Promise<StoredEndpoint> {
-    const endpoint = await this.directory.find(id, readScope(scope));
+    const endpoint = await this.registry.row(id, readScope(scope));
     if (!this.registry.isConfigured(id)) return endpoint;
     throw new WebhookDeliveryError(
       'unsupported_option',
@@ -504,7 +527,7 @@ export class WebhookEndpoints {
     scope: EndpointScope | undefined,
     change: { state: (state: EndpointState) => void; stored: EndpointChange['make'] },
   ): Promise<WebhookEndpointView> {
-    const endpoint = await this.directory.find(id, readScope(scope));
+    const endpoint = await this.registry.row(id, readScope(scope));
     if (!this.registry.isConfigured(id)) return this.change(id, scope, { make: change.stored });
     const registered = this.registry.of(endpoint);
     const { circuit } = registered.state;

@@ -3,7 +3,7 @@ import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import type { VerifiedRequest } from '../request/webhook-scheme.js';
 import type { ObservedRequest } from './observed-request.js';
-import type { ExplanationStepName } from './webhook-explanation.interface.js';
+import { EXPLANATION_STEPS, type ExplanationStepName } from './webhook-explanation.interface.js';
 
 /** Why a request was refused, and at which step. */
 export interface Refusal {
@@ -54,16 +54,6 @@ export const STEP_OF_CLAIM: Readonly<Record<string, ExplanationStepName>> = {
   aud: 'audience',
   'webhook.event': 'event',
 };
-
-/** Steps up to the verified signature. */
-const BEFORE_SIGNATURE: ReadonlySet<ExplanationStepName> = new Set([
-  'authorization',
-  'token-form',
-  'header',
-  'issuer',
-  'key',
-  'signature',
-]);
 
 /**
  * Derives the step of a refusal from the error of the verifier.
@@ -119,7 +109,7 @@ function hasContentEncoding({ incoming }: ObservedRequest): boolean {
 
 function isAfterSignature(step: ExplanationStepName, { incoming }: ObservedRequest): boolean {
   if (step === 'method') return incoming.method === 'HEAD' || incoming.method === 'POST';
-  return !BEFORE_SIGNATURE.has(step);
+  return EXPLANATION_STEPS.indexOf(step) > EXPLANATION_STEPS.indexOf('signature');
 }
 
 export function statusOf(code: string): number {

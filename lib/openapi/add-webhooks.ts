@@ -2,6 +2,7 @@ import type { INestApplicationContext } from '@nestjs/common';
 import { ApplicationConfig, MetadataScanner, ModulesContainer } from '@nestjs/core';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import { webhookPartsOf } from '../health/webhook-parts.js';
+import { methodsOf } from '../options/decorated-methods.js';
 import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mounted-paths.js';
 import type { ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
@@ -93,19 +94,16 @@ function routesOf(
 ): ReadonlyMap<string, boolean> {
   const takesTokens = (receiver = 'default'): boolean =>
     (receivers.find(({ name }) => name === receiver) ?? receivers[0])!.takesTokens;
-  const scanner = new MetadataScanner();
   const controllers = [...modules.values()].flatMap((module) => [...module.controllers.values()]);
   return new Map(
-    controllers.flatMap(({ metatype }) => {
-      if (typeof metatype !== 'function') return [];
-      const prototype = metatype.prototype as Record<string, object>;
-      return scanner.getAllMethodNames(prototype).flatMap((name): [string, boolean][] => {
-        const route = readRoute(prototype[name]!);
+    methodsOf(controllers, new MetadataScanner()).flatMap(
+      ({ host, key, method }): [string, boolean][] => {
+        const route = readRoute(method);
         return route === undefined
           ? []
-          : [[`${metatype.name}_${name}`, takesTokens(route.receiver)]];
-      });
-    }),
+          : [[`${String(host.name)}_${key}`, takesTokens(route.receiver)]];
+      },
+    ),
   );
 }
 

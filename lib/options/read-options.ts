@@ -30,31 +30,6 @@ export function requireOptions(options: unknown, module: string): void {
 }
 
 /**
- * Refuses a method that would never run: a static one is not found, and no one iterates what a generator returns.
- *
- * @throws {@link WebhookConfigurationError}
- */
-export function requireRunnable(
-  decorator: string,
-  target: object,
-  key: string | symbol,
-  method: unknown,
-): void {
-  const isStatic = typeof target === 'function';
-  const { name } = isStatic ? target : target.constructor;
-  const isGenerator = /Generator/.test(Object.prototype.toString.call(method));
-  const problems = new Problems(`${name}.${String(key)}`);
-  const what = `the method of ${decorator}`;
-  problems.require(!isStatic, '', `${what} is static, so it would never run; remove "static"`);
-  problems.require(
-    !isGenerator,
-    '',
-    `${what} is a generator, so its body would never run; remove the "*"`,
-  );
-  problems.throwIfAny();
-}
-
-/**
  * @param path - the argument's name, for messages
  * @throws {@link WebhookDeliveryError} `invalid_option` with every problem
  */

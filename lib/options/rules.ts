@@ -185,6 +185,13 @@ export function orNull<T>(one: Rule<T>): Rule<T | null> {
   return (value, at, name) => (value === null ? null : one(value, at, name));
 }
 
+export function eachOrNull<Rules extends Readonly<Record<string, Rule<unknown>>>>(
+  rules: Rules,
+): { readonly [Name in keyof Rules]: Rule<Read<Rules[Name]> | null> } {
+  const entries = Object.entries(rules).map(([name, one]) => [name, orNull(one)] as const);
+  return Object.fromEntries(entries) as never;
+}
+
 export function orFalse<T>(one: Rule<T>): Rule<T | false> {
   return (value, at, name) => (value === false ? false : one(value, at, name));
 }

@@ -10,6 +10,7 @@ import {
 import { ApplicationConfig, DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
+import { methodsOf } from '../options/decorated-methods.js';
 import {
   receiverNamed,
   type ResolvedReceiver,
@@ -135,15 +136,10 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
     const modules = this.webhookModules().map(({ instance }) => instance as ResolvedReceivers);
     const isFound = (name: string | undefined): boolean =>
       modules.some((receivers) => receiverNamed(receivers, name) !== undefined);
-    return this.discovery.getControllers().flatMap(({ name, metatype }) => {
-      if (typeof metatype !== 'function') return [];
-      const prototype = metatype.prototype as Record<string, unknown>;
-      return this.scanner.getAllMethodNames(prototype).flatMap((key) => {
-        const route = readRoute(prototype[key] as object);
-        if (route === undefined || isFound(route.receiver)) return [];
-        const message = unknownReceiver(this.receivers, route.receiver);
-        return [{ path: `${String(name)}.${key}`, message }];
-      });
+    return methodsOf(this.discovery.getControllers(), this.scanner).flatMap(({ method, name }) => {
+      const route = readRoute(method);
+      if (route === undefined || isFound(route.receiver)) return [];
+      return [{ path: name, message: unknownReceiver(this.receivers, route.receiver) }];
     });
   }
 

@@ -3,6 +3,7 @@ import { Server as HttpsServer } from 'node:https';
 import { type Duplex, duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import type { INestApplication, INestApplicationContext } from '@nestjs/common';
+import { isJsonType } from '../token/payload.js';
 import { ScopeCheck } from '../webhook.module.js';
 
 /** By the provider that an application shares with its testing module: resolves with the one that was initialised. */
@@ -101,9 +102,9 @@ export async function requestInMemory(
   }
 }
 
-function parse(body: string, contentType = ''): unknown {
+function parse(body: string, contentType: string | undefined): unknown {
   if (body === '') return undefined;
-  if (!/^application\/(?:\S+\+)?json\b/.test(contentType)) return body;
+  if (!isJsonType(contentType)) return body;
   try {
     return JSON.parse(body);
   } catch {

@@ -7,6 +7,7 @@ import { matchesEvent } from '../token/event-name.js';
 import { decodeBase64url } from '../token/decoding.js';
 import { isObject, parseJson } from '../token/json.js';
 import { isWebhookKey, type KeyInput } from '../token/keys/key-material.js';
+import { isJsonType } from '../token/payload.js';
 import { createTokenVerifier } from '../token/verifier-options.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import {
@@ -181,7 +182,8 @@ export class InMemoryWebhookTransport {
     const sent = headers as Record<string, string>;
     const bearer = sent['Authorization']?.slice('Bearer '.length) ?? '';
     const body = data as Buffer | undefined;
-    const content = body && readBody(body, sent['Content-Type']);
+    const isJson = isJsonType(sent['Content-Type']);
+    const content = body && isJson ? parseJson(body.toString()) : body;
     // A Standard Webhook may have other credentials of its endpoint there.
     const signed = readClaims(bearer);
     const token = signed === undefined ? '' : bearer;
@@ -262,10 +264,4 @@ export function readClaims(token: string): WebhookTokenClaims | undefined {
   const { webhook } = isObject(claims) ? claims : {};
   const isToken = isObject(webhook) && typeof webhook['event'] === 'string';
   return isToken ? (claims as WebhookTokenClaims) : undefined;
-}
-
-function readBody(body: Buffer, contentType: string | undefined): unknown {
-  return /^application\/(?:json|\S+\+json)\b/.test(contentType ?? '')
-    ? parseJson(body.toString())
-    : body;
 }

@@ -306,6 +306,13 @@ describe('sign', () => {
     expect([claims.aud, claims.exp - claims.iat]).toEqual([audiences, 90]);
   });
 
+  it('sends data of a type that only begins like that of JSON as it is', async () => {
+    const type = ['--content-type', 'application/json-seq'];
+    const signed = await commandLine(['sign', 'file.added', '[1]\n[2]', ...issuer, ...type]);
+
+    expect([signed.code, signed.out]).toEqual([0, expect.stringContaining('[1]\n[2]')]);
+  });
+
   it('prints bytes that are not UTF-8 as they are', async () => {
     const file = join(folder, 'data.bin');
     await writeFile(file, Buffer.from([0xff, 0x00, 0xfe, 0x0a]));

@@ -128,6 +128,17 @@ describe('overrideWebhooks', () => {
     expect(transport.sent.map(({ url }) => url).toSorted()).toEqual([CRM, ERP]);
   });
 
+  it.each([
+    ['application/json-seq', Buffer.from('{"a":1}')],
+    ['model/gltf+json', { a: 1 }],
+    ['Application/JSON', { a: 1 }],
+  ])('captures the data of %s as a receiver gets it', async (contentType, data) => {
+    await publisher.publish('order.created', Buffer.from('{"a":1}'), { contentType });
+    await flushDeliveries(app);
+
+    expect(transport.single({ url: ERP }).data).toEqual(data);
+  });
+
   it('accepts the transactions that the real queue and store would join', async () => {
     const { deliveries } = await publisher.publish('order.created', {}, { tx: {} });
     const once = { ...sender, receiver: 'default', id: 'p1' };

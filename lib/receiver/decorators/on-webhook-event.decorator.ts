@@ -1,5 +1,6 @@
 import { WebhookConfigurationError } from '../../errors/webhook.error.js';
-import { readOptions, requireRunnable } from '../../options/read-options.js';
+import { requireRunnable } from '../../options/decorated-methods.js';
+import { readOptions } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
 import type {
   WebhookEventData,

@@ -16,7 +16,8 @@ import {
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { defer, lastValueFrom, type Observable } from 'rxjs';
-import { readOptions, requireRunnable } from '../../options/read-options.js';
+import { requireRunnable } from '../../options/decorated-methods.js';
+import { readOptions } from '../../options/read-options.js';
 import { object, optional, text } from '../../options/rules.js';
 import { answerTo, HandlerFailure, WebhookException } from '../error-answers.js';
 import { contentOf, refuse, type WebhookAnswer } from '../../request/webhook-answers.js';

@@ -19,6 +19,12 @@ import {
 } from '@nestjs/core';
 import { defaultIfEmpty, type Observable } from 'rxjs';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
+import {
+  type HostedMethod,
+  isScoped,
+  type MethodHost,
+  methodsOf,
+} from '../../options/decorated-methods.js';
 import { eventPatternProblem } from '../../token/event-name.js';
 import { markGuardRefusal } from '../error-answers.js';
 import { WEBHOOK_CONTEXT_TYPE } from '../receiver.constants.js';
@@ -37,22 +43,10 @@ import {
 } from './payload-validator.js';
 import { type WebhookHandler, WebhookHandlerRegistry } from './webhook.dispatcher.js';
 
-/** A provider or controller of the application. */
-type HandlerHost = ReturnType<DiscoveryService['getProviders']>[number];
-
-interface ExploredMethod {
-  readonly wrapper: HandlerHost;
-  readonly prototype: Record<string, unknown>;
-  readonly methodName: string;
-  /** `Class.method`, for messages. */
-  readonly name: string;
-}
-
 /** Finds the handlers at start-up, on every provider and controller of any scope. */
 @Injectable()
 export class WebhookExplorer {
   private readonly logger = new Logger('WebhookModule');
-  private readonly known = new WeakMap<object, Set<string>>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -76,41 +70,29 @@ export class WebhookExplorer {
 
   /** Warns about the handlers of an application without a receiver: they never run. */
   warnUnreceived(): void {
-    for (const { prototype, methodName, name } of this.methods()) {
-      if (subscriptionsOf(prototype[methodName]).length === 0) continue;
+    for (const { method, name } of this.methods()) {
+      if (readSubscriptions(method).length === 0) continue;
       this.logger.warn(
         `${name} handles webhooks, but no receiver is configured, so it never runs: set "receiver" in WebhookModule.forRoot, or remove @OnWebhookEvent`,
       );
     }
   }
 
-  private methods(): ExploredMethod[] {
-    const all = [...this.discovery.getProviders(), ...this.discovery.getControllers()];
-    // Classes first: a factory elsewhere may provide the same instance, without the guards that Nest created for its class.
-    all.sort((a, b) => Number(a.isNotMetatype) - Number(b.isNotMetatype));
-    return all.flatMap((wrapper) => {
-      // An alias (`useExisting`) refers to a provider that is discovered by itself.
-      const prototype = wrapper.isAlias ? undefined : prototypeOf(wrapper);
-      if (prototype === undefined) return [];
-      return this.scanner.getAllMethodNames(prototype).map((methodName) => ({
-        wrapper,
-        prototype,
-        methodName,
-        name: `${String(wrapper.name)}.${methodName}`,
-      }));
-    });
+  private methods(): HostedMethod[] {
+    const { discovery, scanner } = this;
+    return methodsOf([...discovery.getProviders(), ...discovery.getControllers()], scanner);
   }
 
   private register(
-    method: ExploredMethod,
+    hosted: HostedMethod,
     receivers: readonly ResolvedReceiver[],
     classValidator: ClassValidatorInstallation,
   ): ConfigurationProblem[] {
-    const { wrapper, prototype, methodName, name } = method;
-    const subscriptions = subscriptionsOf(prototype[methodName]);
-    if (subscriptions.length === 0 || this.isKnown(wrapper, methodName)) return [];
+    const { host, key, method, name } = hosted;
+    const subscriptions = readSubscriptions(method);
+    if (subscriptions.length === 0) return [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
-    const { call, skipped } = callOf(wrapper, methodName);
+    const { call, skipped } = callOf(host, key);
     const handler: WebhookHandler = { name, call };
     const problems: ConfigurationProblem[] = [];
     if (skipped.size > 0) problems.push({ path: name, message: skippedMessage([...skipped]) });
@@ -130,7 +112,7 @@ export class WebhookExplorer {
       const isChecked = receivers.every(({ events }) =>
         patterns.every((pattern) => events?.checks(pattern) === true),
       );
-      const validation = isChecked ? '' : unvalidatedNote(method, classValidator);
+      const validation = isChecked ? '' : unvalidatedNote(hosted, classValidator);
       const served = receivers.filter((one) => receiver === undefined || one.name === receiver);
       const isReached = served.some(({ path, scheme }) => (path ?? scheme.poll) !== undefined);
       const reach = isReached ? '' : UNREACHED;
@@ -138,41 +120,16 @@ export class WebhookExplorer {
     }
     return problems;
   }
-
-  /** A factory may provide the same instance under a second token. */
-  private isKnown(wrapper: HandlerHost, methodName: string): boolean {
-    if (isScoped(wrapper)) return false;
-    const instance = wrapper.instance as object;
-    const known = this.known.get(instance) ?? new Set();
-    this.known.set(instance, known);
-    if (known.has(methodName)) return true;
-    known.add(methodName);
-    return false;
-  }
-}
-
-function prototypeOf(wrapper: HandlerHost): Record<string, unknown> | undefined {
-  const { instance, metatype } = wrapper;
-  if (!isScoped(wrapper)) {
-    return typeof instance === 'object' && instance !== null
-      ? ((Object.getPrototypeOf(instance) as Record<string, unknown> | null) ?? undefined)
-      : undefined;
-  }
-  return (metatype as { prototype?: Record<string, unknown> } | null)?.prototype;
-}
-
-function subscriptionsOf(method: unknown): ReturnType<typeof readSubscriptions> {
-  return typeof method === 'function' ? readSubscriptions(method) : [];
 }
 
 /** Whether a parameter for data has a class for a type, which may have constraints. */
-function hasClassData({ prototype, methodName }: ExploredMethod): boolean {
-  return dataTypes(prototype, methodName).some(isClass);
+function hasClassData({ prototype, key }: HostedMethod): boolean {
+  return dataTypes(prototype, key).some(isClass);
 }
 
 /** Without class-transformer, the first event for a DTO would be rejected with 500. */
 function validationProblems(
-  method: ExploredMethod,
+  method: HostedMethod,
   receivers: readonly ResolvedReceiver[],
   classValidator: ClassValidatorInstallation,
 ): ConfigurationProblem[] {
@@ -198,10 +155,10 @@ const UNREACHED =
 
 /** What the start-up line of a handler adds if its data reaches it as the sender chose. */
 function unvalidatedNote(
-  { prototype, methodName }: ExploredMethod,
+  { prototype, key }: HostedMethod,
   classValidator: ClassValidatorInstallation,
 ): string {
-  const types = dataTypes(prototype, methodName);
+  const types = dataTypes(prototype, key);
   // A Buffer is what a handler of other content types gets: there is nothing to validate.
   if (types.some((type) => !isClass(type) && type !== Buffer)) {
     return ' (data not validated: the parameter is not typed with a class)';
@@ -252,13 +209,13 @@ class WebhookHandlerContext {
   readonly skipped = new Set<string>();
   private readonly creator: ExternalContextCreator;
 
-  constructor({ host }: HandlerHost) {
+  constructor({ host }: MethodHost) {
     const config = new ApplicationConfig();
     config.useGlobalInterceptors(new AllowedInterceptor());
     config.useGlobalFilters(new RethrowingFilter());
     const container = new NestContainer(config);
     // Nest looks for the module that provides the handler's class. A controller is no provider, and its guards would not be found.
-    const find = (type: Type): HandlerHost | undefined => {
+    const find = (type: Type): MethodHost | undefined => {
       const enhancer = host!.injectables.get(type);
       if (enhancer === undefined) this.skipped.add(type.name);
       return enhancer;
@@ -310,7 +267,7 @@ class WebhookHandlerContext {
  *   only. A scoped provider is always a class.
  */
 function callOf(
-  wrapper: HandlerHost,
+  wrapper: MethodHost,
   methodName: string,
 ): { readonly call: WebhookHandler['call']; readonly skipped: ReadonlySet<string> } {
   const context = new WebhookHandlerContext(wrapper);
@@ -326,9 +283,4 @@ function callOf(
     return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
   };
   return { call, skipped };
-}
-
-/** Instances of request-scoped and transient providers are placeholders until they are resolved. */
-function isScoped(wrapper: HandlerHost): boolean {
-  return wrapper.isTransient || !wrapper.isDependencyTreeStatic();
 }

@@ -1,33 +1,141 @@
-import { WebhookStoreError } from '../errors/webhook.error.js';
+import {
+  isWebhookError,
+  WebhookDeliveryError,
+  type WebhookError,
+  WebhookStoreError,
+} from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
 import { object } from '../options/rules.js';
 import { applySettings, EndpointState } from '../sending/endpoint.js';
+import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import { HeldSigningKeys } from '../signing/signing-keys.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
+import { withinLimits } from './endpoint-limits.js';
+import {
+  enabledAt,
+  type StoredEndpoint,
+  type StoredEndpointSettings,
+  withoutRetired,
+} from './endpoint-store.js';
+import type { RegisteredEndpoint } from './endpoint.registry.js';
 import { type ResolvedEndpointOptions, STORED_SETTINGS } from './endpoint-options.js';
 import type { SecretSealer } from './secret-sealer.js';
-import { openCredentials } from './stored-credentials.js';
-import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
-import { withoutRetired } from './endpoint.directory.js';
-import { withinLimits } from './endpoint-limits.js';
-import { enabledAt, type StoredEndpoint, type StoredEndpointSettings } from './endpoint-store.js';
-import type { RegisteredEndpoint } from './endpoint.registry.js';
+import { openCredentials, sealCredentials } from './stored-credentials.js';
+import type { EndpointScope } from './webhook-endpoint.interface.js';
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
+/** Attempts at a change while other changes come first. */
+const MAX_TRIES = 10;
+/** Endpoints that are read at a time to seal their secrets. */
+const PAGE = 100;
+
+export interface EndpointChange {
+  /** Returns the new endpoint, without regard to its version; `undefined` to change nothing. */
+  readonly make: (current: StoredEndpoint) => StoredEndpoint | undefined;
+  /** The endpoint on which the change is based. Default: as it is stored at first. */
+  readonly before?: StoredEndpoint;
+  /** Whether the change still applies after a concurrent change. Default: always. */
+  readonly commutes?: (before: StoredEndpoint, now: StoredEndpoint) => boolean;
+}
 
 interface CachedEndpoint extends RegisteredEndpoint {
   readonly stored: StoredEndpoint;
 }
 
-/** Makes stored endpoints ready to send to: once for each version, with the state of earlier versions. */
-export class StoredEndpointCache {
+/** The endpoints of the store: changes them without overwriting concurrent changes, and makes them ready to send to. */
+export class StoredEndpoints {
   private readonly known = new Map<string, CachedEndpoint>();
 
   constructor(private readonly options: ResolvedEndpointOptions) {}
 
+  /** @throws {@link WebhookDeliveryError} `unknown_endpoint`, also for an endpoint outside the scope */
+  async find(id: string, scope: EndpointScope | undefined): Promise<StoredEndpoint> {
+    return inScope(await this.options.endpointStore.find(id), scope);
+  }
+
+  /**
+   * Changes a stored endpoint, and seals its keys with the current sealing key.
+   *
+   * @returns the current endpoint, and whether it was changed
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `endpoint_changed`
+   */
+  async change(
+    id: string,
+    scope: EndpointScope | undefined,
+    { make, commutes, before: given }: EndpointChange,
+  ): Promise<{ readonly endpoint: StoredEndpoint; readonly changed: boolean }> {
+    const { endpointStore, clock } = this.options;
+    let before = given;
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const current = await this.find(id, scope);
+      before ??= current;
+      // Deleted and created again meanwhile, it is another endpoint under the same id.
+      if (current.createdAt !== before.createdAt || commutes?.(before, current) === false) break;
+      const wanted = make(current);
+      if (wanted === undefined) return { endpoint: current, changed: false };
+      const now = clock.now();
+      const endpoint = {
+        ...this.resealed({ ...wanted, keys: withoutRetired(wanted.keys, now) }),
+        version: current.version + 1,
+        updatedAt: now,
+      };
+      if (await endpointStore.replace(endpoint)) return { endpoint, changed: true };
+    }
+    throw new WebhookDeliveryError(
+      'endpoint_changed',
+      'The endpoint was changed by another call at the same time: read it again, and repeat the change if it is still needed.',
+    );
+  }
+
+  /**
+   * Seals every secret of the store with the current sealing key.
+   *
+   * @returns how many endpoints were changed
+   * @throws {@link WebhookStoreError} `sealed_secret_unreadable`, after resealing all others
+   */
+  async reseal(): Promise<number> {
+    const { endpointStore, sealer } = this.options;
+    const isStale = ({ keys, credentials }: StoredEndpoint): boolean =>
+      ![...keys, ...(credentials === undefined ? [] : [credentials])].every((secret) =>
+        sealer.isCurrent(secret),
+      );
+    let resealed = 0;
+    let unreadable: WebhookError | undefined;
+    for (let after: string | undefined; ;) {
+      const page = await endpointStore.list({ after, limit: PAGE });
+      for (const { id } of page.filter(isStale)) {
+        try {
+          const { changed } = await this.change(id, undefined, {
+            make: (current) => {
+              if (!isStale(current)) return undefined;
+              for (const key of current.keys) sealer.open(id, key);
+              const { credentials } = current;
+              if (credentials !== undefined) openCredentials(sealer, current, credentials);
+              return current;
+            },
+          });
+          if (changed) resealed++;
+        } catch (error) {
+          if (isWebhookError(error, 'sealed_secret_unreadable')) unreadable ??= error;
+          else if (!isWebhookError(error, 'unknown_endpoint')) throw error;
+        }
+      }
+      if (page.length < PAGE) break;
+      after = page.at(-1)!.id;
+    }
+    if (unreadable !== undefined) throw unreadable;
+    return resealed;
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.options.endpointStore.remove(id);
+    this.known.delete(id);
+  }
+
+  /** Makes an endpoint ready to send to: once for each version, with the state of earlier versions. */
   of(stored: StoredEndpoint): RegisteredEndpoint {
     const known = this.known.get(stored.id);
     if (known === undefined || known.stored.createdAt !== stored.createdAt) {
@@ -48,17 +156,44 @@ export class StoredEndpointCache {
     return known;
   }
 
+  /** The newest version of an endpoint that this process knows; `undefined` if it was deleted. */
   latest({ id, createdAt }: StoredEndpoint): RegisteredEndpoint | undefined {
     const known = this.known.get(id);
     return known?.stored.createdAt === createdAt ? known : undefined;
   }
 
-  forget(id: string): void {
-    this.known.delete(id);
-  }
-
   cached(): readonly RegisteredEndpoint[] {
     return [...this.known.values()];
+  }
+
+  /** The endpoint with all secrets sealed by the current sealing key. */
+  private resealed(endpoint: StoredEndpoint): StoredEndpoint {
+    const { sealer } = this.options;
+    const { id, keys, credentials } = endpoint;
+    const sealed = <Secret extends { readonly sealed: string }>(
+      secret: Secret,
+      seal: () => Secret,
+    ): Secret => {
+      if (sealer.isCurrent(secret)) return secret;
+      try {
+        return seal();
+      } catch (error) {
+        // Kept as it is: an endpoint whose secret is lost can still be disabled, or get a new key.
+        if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
+        return secret;
+      }
+    };
+    return {
+      ...endpoint,
+      keys: keys.map((key) =>
+        sealed(key, () => ({ ...key, sealed: sealer.seal(id, key.kid, sealer.open(id, key)) })),
+      ),
+      ...(credentials && {
+        credentials: sealed(credentials, () =>
+          sealCredentials(sealer, endpoint, openCredentials(sealer, endpoint, credentials)),
+        ),
+      }),
+    };
   }
 
   private cache(stored: StoredEndpoint, state: EndpointState): RegisteredEndpoint {
@@ -120,6 +255,16 @@ export class StoredEndpointCache {
       },
     };
   }
+}
+
+/** The same error for an endpoint of another tenant and for one that does not exist, so that ids cannot be probed. */
+export function inScope(
+  endpoint: StoredEndpoint | undefined,
+  scope: EndpointScope | undefined,
+): StoredEndpoint {
+  const isInScope = scope === undefined || (scope.tenant ?? undefined) === endpoint?.tenant;
+  if (endpoint !== undefined && isInScope) return endpoint;
+  throw new WebhookDeliveryError('unknown_endpoint', 'No endpoint has this id.');
 }
 
 type Signers = Pick<RegisteredEndpoint, 'signer' | 'standardWebhooks'>;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { StoredEndpointCache } from '../../lib/endpoints/stored-endpoint.cache.js';
+import { StoredEndpoints } from '../../lib/endpoints/stored.endpoints.js';
 import type { StoredEndpoint } from '../../lib/endpoints/endpoint-store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 
@@ -14,9 +14,9 @@ const BEFORE: StoredEndpoint = {
   updatedAt: 1,
 };
 
-async function cache(): Promise<StoredEndpointCache> {
+async function cache(): Promise<StoredEndpoints> {
   const { options } = await PublisherBench.start();
-  return new StoredEndpointCache(options);
+  return new StoredEndpoints(options);
 }
 
 describe('an older version that arrives after a newer one', () => {
