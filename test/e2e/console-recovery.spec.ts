@@ -157,7 +157,8 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
           clock,
           status: () => status,
           publisher: {
-            queue: new PostgresQueue({ pool, schema }),
+            // Longer than the steps of the clock below, within which a statement may be under way.
+            queue: new PostgresQueue({ pool, schema, timeout: '1h' }),
             endpointStore: new PostgresEndpointStore(pool, { schema, timeout: '30s' }),
             sealingKeys: [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }],
             endpointLimits: { redeliveriesPerMinute: 1 },
