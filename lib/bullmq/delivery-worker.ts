@@ -109,7 +109,7 @@ export class DeliveryWorker {
     const command = async () => client.get(this.worker.toKey('webhooks:probe'));
     await inTime(new SystemClock(), this.parts.timeout / 2, command, makeError).catch((error) => {
       this.parts.onError(error);
-      client.disconnect(true);
+      void reconnect(this.worker);
     });
   }
 }
@@ -121,9 +121,9 @@ async function currentClient(owner: Pick<Queue, 'getBackend'>) {
   return Promise.race([client, turn]);
 }
 
-/** Destroys the connection of a queue, and connects again. */
-export async function reconnect(queue: Queue): Promise<void> {
-  const client = await currentClient(queue);
+/** Destroys the connection of a queue or worker, and connects again. A client that would not is left as it is. */
+export async function reconnect(owner: Pick<Queue, 'getBackend'>): Promise<void> {
+  const client = await currentClient(owner);
   if (isConnected(client) && canReconnect(client)) client.disconnect(true);
 }
 
@@ -153,7 +153,8 @@ interface Client {
  * applications turn the offline queue off; in a Worker, ioredis would then reject each fetch within the same turn of
  * the event loop, and BullMQ would fetch in an endless loop without a turn for timers, sockets or the reconnect.
  *
- * A client is duplicated, so that stopping the Worker never ends the application's own.
+ * A client is duplicated, so that stopping the Worker never ends the application's own. It reconnects even if the application's does
+ * not: the application cannot connect the Worker again.
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
   // A commandTimeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
@@ -163,6 +164,11 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     commandTimeout: undefined,
     // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
     reconnectOnError: isReadOnlyReplica,
+    // The defaults of ioredis take the place of `undefined`.
+    ...(!canReconnect(isClient(connection) ? connection : { options: connection }) && {
+      retryStrategy: undefined,
+      clusterRetryStrategy: undefined,
+    }),
   };
   if (!isClient(connection)) {
     return { connection: { ...connection, ...settings }, release: () => {} };

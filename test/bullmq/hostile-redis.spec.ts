@@ -252,6 +252,32 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     while (!(await isDone())) await sleep(10);
   });
 
+  it.each(['options', 'a client'])(
+    'delivers again after the application has reconnected, with %s without a retry strategy',
+    async (kind) => {
+      const server = await redis();
+      const settings = { port: server.port, retryStrategy: () => null };
+      const own = new Redis({ ...settings, maxRetriesPerRequest: null, lazyConnect: true });
+      closing.push(async () => own.disconnect());
+      const queue = new Queue('webhooks', { connection: kind === 'options' ? settings : own });
+      closing.push(async () => queue.disconnect());
+      const deliveries = new BullMqQueue(queue);
+      closing.push(async () => deliveries.stop(Date.now() + 5_000));
+      const runs: string[] = [];
+      await deliveries.consume(async ({ id }) => {
+        runs.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      const client = await queue.getBackend().client;
+      const ended = new Promise<void>((resolve) => client.on('end', resolve));
+      await server.command('CLIENT KILL TYPE normal');
+      await ended;
+      await client.connect();
+      await deliveries.enqueue([due('after')]);
+      while (!runs.includes('after')) await sleep(10);
+    },
+  );
+
   /** The error of a call after its timeout. */
   async function failureOf(
     port: number,
