@@ -1,3 +1,4 @@
+import { type EventEmitter, once } from 'node:events';
 import { type ConnectionOptions, type Queue, Worker, type WorkerOptions } from 'bullmq';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { isReadOnlyReplica } from '../redis/redis-failure.js';
@@ -81,8 +82,12 @@ export class DeliveryWorker {
   async close(): Promise<void> {
     clearTimeout(this.resuming);
     clearInterval(this.probing);
-    const isConnected = (await currentClient(this.worker))?.status === 'ready';
-    await this.worker.close(!isConnected);
+    const { client, blockingClient } = this.worker.getBackend();
+    const [main, blocking] = await Promise.all([current(client), current(blockingClient)]);
+    const isConnected = main?.status === 'ready';
+    // BullMQ would wait forever for the end of one that is being replaced.
+    if (isConnected && blocking?.status === 'reconnecting') await nextReady(blocking);
+    await this.worker.close(!isConnected || blocking?.status !== 'ready');
     this.releaseConnection();
   }
 
@@ -103,7 +108,7 @@ export class DeliveryWorker {
 
   /** BullMQ watches its blocking connection itself, but not the one for its other commands. */
   private async probe(): Promise<void> {
-    const client = await currentClient(this.worker);
+    const client = await current(this.worker.getBackend().client);
     if (!isConnected(client)) return;
     const makeError = (): Error => new Error('no answer');
     const command = async () => client.get(this.worker.toKey('webhooks:probe'));
@@ -114,17 +119,26 @@ export class DeliveryWorker {
   }
 }
 
-/** The client of a queue or worker; `undefined` until it has been connected once. */
-async function currentClient(owner: Pick<Queue, 'getBackend'>) {
-  const client = owner.getBackend().client.catch(() => undefined);
+/** A client of a queue or worker; `undefined` until it has been connected once. */
+async function current<C>(client: Promise<C> | undefined): Promise<C | undefined> {
   const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
-  return Promise.race([client, turn]);
+  return Promise.race([client?.catch(() => undefined), turn]);
 }
 
-/** Destroys the connection of a queue or worker, and connects again. A client that would not is left as it is. */
+/**
+ * Destroys the connection of a queue or worker, and connects again. A client that would not is left as it is.
+ *
+ * @returns a promise that resolves once it is connected, or an attempt has failed
+ */
 export async function reconnect(owner: Pick<Queue, 'getBackend'>): Promise<void> {
-  const client = await currentClient(owner);
-  if (isConnected(client) && canReconnect(client)) client.disconnect(true);
+  const client = await current(owner.getBackend().client);
+  if (!isConnected(client) || !canReconnect(client)) return;
+  client.disconnect(true);
+  await nextReady(client);
+}
+
+async function nextReady(client: object): Promise<void> {
+  await once(client as EventEmitter, 'ready').catch(() => {});
 }
 
 /** Also before the server has answered the first command of a new connection: a lost network swallows that one too. */

@@ -67,6 +67,29 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   }
 }
 
+/** Two servers behind one address, which leads new connections to the second one after the fail-over. */
+async function redisWithFailOver() {
+  const [old, primary] = [await redis(), await redis()];
+  let { port } = old;
+  const address = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      from.on('error', () => {}).on('close', () => to.destroy());
+      from.pipe(to);
+    }
+  });
+  await once(address.listen(0, '127.0.0.1'), 'listening');
+  closing.push(async () => address.close());
+  const failOver = async (): Promise<void> => {
+    await old.command('REPLICAOF 127.0.0.1 1');
+    ({ port } = primary);
+  };
+  return { address, primary, failOver };
+}
+
 (await describeWith('Redis'))('BullMqQueue on a faulty Redis', () => {
   it('reports a full server, keeps recorded deliveries, and continues once memory is free', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
@@ -135,24 +158,10 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   });
 
   it('publishes to the new primary once its own has become a replica', async () => {
-    const [old, primary] = [await redis(), await redis()];
-    let { port } = old;
-    const address = createServer((near) => {
-      const far = connect(port, '127.0.0.1');
-      for (const [from, to] of [
-        [near, far],
-        [far, near],
-      ] as const) {
-        from.on('error', () => {}).on('close', () => to.destroy());
-        from.pipe(to);
-      }
-    });
-    await once(address.listen(0, '127.0.0.1'), 'listening');
-    closing.push(async () => address.close());
+    const { address, primary, failOver } = await redisWithFailOver();
     const [queue] = queueOn((address.address() as AddressInfo).port);
     await queue.enqueue([due('before')]);
-    await old.command('REPLICAOF 127.0.0.1 1');
-    ({ port } = primary);
+    await failOver();
 
     await expect(queue.enqueue([due('meanwhile')])).rejects.toThrow(/read-only replica/);
     const publish = async () => queue.enqueue([due('after')]).catch(() => undefined);
@@ -161,6 +170,25 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       { delivery: { id: 'after' } },
     ]);
   });
+
+  it.each([true, false])(
+    'can be closed after a fail-over, with enableOfflineQueue: %s',
+    async (enableOfflineQueue) => {
+      const { address, failOver } = await redisWithFailOver();
+      const { port } = address.address() as AddressInfo;
+      const queue = new Queue('webhooks', { connection: { port, enableOfflineQueue } });
+      closing.push(async () => queue.disconnect());
+      const deliveries = new BullMqQueue(queue);
+      await deliveries.consume(async () => ({ outcome: { type: 'delivered' } }));
+      await failOver();
+      await expect(deliveries.enqueue([due('meanwhile')])).rejects.toThrow(/read-only replica/);
+
+      expect(await deliveries.stop(Date.now() + 60_000)).toBe(0);
+      await queue.close();
+      // It closes once no connection is left.
+      await new Promise((resolve) => address.close(resolve));
+    },
+  );
 
   it('reports once that it cannot fetch, and does not keep the process busy', async () => {
     const primary = await redis();
