@@ -27,7 +27,7 @@ import {
   type ResolvedBullMqOptions,
 } from './bullmq-queue-options.js';
 import { DeliveryHistory } from './delivery-history.js';
-import { type DeliveryJob, inState } from './delivery-job.js';
+import { type DeliveryJob, holdsDelivery, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
@@ -133,6 +133,7 @@ export class BullMqQueue extends WebhookQueue {
       keys,
       limits,
       history,
+      onError: (error) => this.onError(error),
       lease,
       clock,
     });
@@ -252,7 +253,7 @@ export class BullMqQueue extends WebhookQueue {
         const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
         const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
         const due = await this.deliveries.withoutWaiting(
-          delayed.filter(({ data }) => data.dueAt <= this.clock.now()),
+          delayed.filter((job) => holdsDelivery(job) && job.data.dueAt <= this.clock.now()),
         );
         for (const job of due) await inState(job, 'delayed', async () => job.promote());
         return hasWoken || due.length > 0 || Object.values(counts).some((count) => count > 0);
