@@ -143,6 +143,8 @@ function isNodeRedis(client: RedisClient): client is NodeRedisClient {
  *
  * Both expire by themselves: with the lease while reserved, at `k` once done. The receiver passes durations, which the
  * scripts add to the server's clock, so the clocks of the processes need not agree.
+ *
+ * A full server refuses a script whose first change may need memory. So those for known events begin with one that needs none.
  */
 
 const NOW = `local time = redis.call('TIME')
@@ -161,8 +163,8 @@ local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k')
 if known[1] then
   if known[2] ~= fingerprint then return {'conflict'} end
   if keep > tonumber(known[3]) then
-    redis.call('HSET', KEYS[1], 'k', keep)
     if known[1] == 'd' then redis.call('PEXPIREAT', KEYS[1], keep) end
+    redis.call('HSET', KEYS[1], 'k', keep)
   end
   if known[1] == 'd' then return {'done'} end
   return {'in-progress', redis.call('PTTL', KEYS[1])}
@@ -186,8 +188,8 @@ return 1
 
 /** KEYS: event, token. ARGV: owner. */
 export const COMMIT = new RedisScript(`${HELD}
-redis.call('HSET', KEYS[1], 's', 'd')
 redis.call('HDEL', KEYS[1], 'o')
+redis.call('HSET', KEYS[1], 's', 'd')
 redis.call('PEXPIREAT', KEYS[1], held[3])
 redis.call('PEXPIREAT', KEYS[2], held[3])
 return 1

@@ -225,6 +225,27 @@ describeRedis('RedisReplayStore, when its server vanishes', () => {
   });
 });
 
+describeRedis('RedisReplayStore on a server that has become full', () => {
+  it('records an event that was handled meanwhile, and recognises it', async () => {
+    const server = await RedisProcess.start();
+    const client = new Redis(server.port);
+    closing.push(
+      () => client.disconnect(),
+      async () => server.stop(),
+    );
+    const store = new RedisReplayStore(client, OPTIONS);
+    const claim = newClaim();
+    const verdict = (await store.reserve(claim)) as Extract<ReplayVerdict, { status: 'reserved' }>;
+    await client.config('SET', 'maxmemory', '100kb');
+
+    await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(await store.extend(verdict.reservation)).toBe(true);
+    expect(await store.commit(verdict.reservation)).toBe(true);
+    const repeated = { ...claim, keepUntil: claim.keepUntil + 60_000 };
+    expect(await store.reserve(repeated)).toEqual({ status: 'done' });
+  });
+});
+
 describeRedis('the check of RedisReplayStore', () => {
   it.each<[string, string, [string, string][]]>([
     ['a full server', 'its memory is full', [['maxmemory', '100kb']]],
