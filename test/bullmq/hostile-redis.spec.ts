@@ -141,6 +141,19 @@ async function redisWithFailOver() {
     expect([...runs].toSorted()).toEqual(taken.toSorted());
   });
 
+  it('erases deliveries from a full server', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    const { delivery, notBefore } = due('ordered');
+    const many = Array.from({ length: 1_001 }, (_, n) => due(`many-${n}`));
+    await queue.enqueue([{ delivery: { ...delivery, orderingKey: 'key' }, notBefore }, ...many]);
+    await server.command('CONFIG SET maxmemory 1mb');
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
+
+    expect(await queue.erase({})).toBe(1_002);
+    expect(await queue.counts({})).toEqual([]);
+  });
+
   it('reports a read-only replica', async () => {
     const primary = await redis();
     const replica = await redis(['replicaof', `127.0.0.1 ${primary.port}`]);
