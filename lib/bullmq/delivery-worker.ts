@@ -155,7 +155,7 @@ interface OwnConnection {
 /** The methods that clients of ioredis, of node-redis and of BullMQ's adapters have in common. */
 interface Client {
   readonly isCluster?: boolean;
-  readonly options?: { readonly redisOptions?: object };
+  readonly options?: { readonly redisOptions?: object; readonly socket?: object };
   duplicate(...options: unknown[]): Client;
   on(event: 'error', listener: () => void): unknown;
   disconnect?(): unknown;
@@ -178,10 +178,11 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     commandTimeout: undefined,
     // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
     reconnectOnError: isReadOnlyReplica,
-    // The defaults of ioredis take the place of `undefined`.
+    // The defaults of the clients take the place of `undefined`.
     ...(!canReconnect(isClient(connection) ? connection : { options: connection }) && {
       retryStrategy: undefined,
       clusterRetryStrategy: undefined,
+      socket: { ...connection.options?.socket, reconnectStrategy: undefined },
     }),
   };
   if (!isClient(connection)) {

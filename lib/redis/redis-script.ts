@@ -74,7 +74,7 @@ interface ConnectionMembers {
     readonly retryStrategy?: RetryStrategy;
     readonly clusterRetryStrategy?: RetryStrategy;
     readonly redisOptions?: TimeoutOptions;
-    readonly socket?: TimeoutOptions;
+    readonly socket?: TimeoutOptions & { readonly reconnectStrategy?: unknown };
   };
 }
 
@@ -86,26 +86,25 @@ interface TimeoutOptions {
 
 /**
  * Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. Also one whose server has
- * become a replica without closing it. A client of ioredis that does not reconnect is left as it is.
+ * become a replica without closing it. A client that does not reconnect is left as it is.
  */
 export function reconnect(client: RedisClient): void {
   const members = client as ConnectionMembers;
+  if (!canReconnect(client)) return;
   if (isNodeRedis(client)) {
     if (members.isReady !== true) return;
     members.destroy?.();
     // Until it is connected again, commands fail, and the client retries by its own strategy.
     members.connect?.().catch(() => {});
-  } else if (
-    (members.status === 'ready' || members.status === 'connect') &&
-    canReconnect(members)
-  ) {
+  } else if (members.status === 'ready' || members.status === 'connect') {
     members.disconnect?.(true);
   }
 }
 
-/** Whether a client of ioredis connects again after a lost connection; if not, it must never lose one here. */
+/** Whether a client connects again after a lost connection; if not, it must never lose one here. */
 export function canReconnect(client: object): boolean {
   const { isCluster, options } = client as ConnectionMembers;
+  if (options?.socket?.reconnectStrategy === false) return false;
   const strategy = isCluster === true ? options?.clusterRetryStrategy : options?.retryStrategy;
   return strategy === undefined || typeof strategy?.(1) === 'number';
 }

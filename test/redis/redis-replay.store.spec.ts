@@ -153,6 +153,20 @@ describe('RedisReplayStore without its server', () => {
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
   });
 
+  it('leaves a client of node-redis connected that does not reconnect', async () => {
+    const refuse = async (): Promise<never> => {
+      throw new Error('READONLY It is a replica.');
+    };
+    const destroy = jest.fn();
+    const options = { socket: { reconnectStrategy: false } };
+    const client = { eval: refuse, evalSha: refuse, isReady: true, destroy, options };
+
+    await expect(new RedisReplayStore(client).reserve(newClaim())).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    expect(destroy).not.toHaveBeenCalled();
+  });
+
   it("reports a missing server immediately, with the driver's error as the cause", async () => {
     const client = new Redis({
       host: '127.0.0.1',
