@@ -27,7 +27,7 @@ import {
   type ResolvedBullMqOptions,
 } from './bullmq-queue-options.js';
 import { DeliveryHistory } from './delivery-history.js';
-import { type DeliveryJob, inState } from './delivery-job.js';
+import { type DeliveryJob, holdsDelivery, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
 import { FairTurns } from './fair-turns.js';
@@ -78,6 +78,8 @@ export class BullMqQueue extends WebhookQueue {
   private stopping = false;
   /** Calls of `enqueue` without an answer. */
   private readonly calls = new Set<Promise<unknown>>();
+  /** Resolves when the connection is not being replaced. */
+  private replaced: Promise<unknown> = Promise.resolve();
   /** The last connection error. BullMQ reconnects without reporting it to callers. */
   private lastError: unknown;
   private isOut = false;
@@ -102,7 +104,7 @@ export class BullMqQueue extends WebhookQueue {
     this.limits = new SharedLimits(queue, this.clock, this.options.lease);
     const { clock, history, turns, keys, limits } = this;
     this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
-    this.replicaExit = new ReplicaExit(clock, () => void reconnect(queue));
+    this.replicaExit = new ReplicaExit(clock, () => this.replaceConnection());
     // Reported to callers; without a listener BullMQ prints it.
     (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
   }
@@ -131,6 +133,7 @@ export class BullMqQueue extends WebhookQueue {
       keys,
       limits,
       history,
+      onError: (error) => this.onError(error),
       lease,
       clock,
     });
@@ -250,7 +253,7 @@ export class BullMqQueue extends WebhookQueue {
         const counts = await this.queue.getJobCounts('waiting', 'prioritized', 'active');
         const delayed = (await this.queue.getDelayed()) as DeliveryJob[];
         const due = await this.deliveries.withoutWaiting(
-          delayed.filter(({ data }) => data.dueAt <= this.clock.now()),
+          delayed.filter((job) => holdsDelivery(job) && job.data.dueAt <= this.clock.now()),
         );
         for (const job of due) await inState(job, 'delayed', async () => job.promote());
         return hasWoken || due.length > 0 || Object.values(counts).some((count) => count > 0);
@@ -269,12 +272,12 @@ export class BullMqQueue extends WebhookQueue {
     const recorded = Promise.allSettled(this.calls).then(async () => this.keys.settled());
     await waitUntil(this.clock, deadline, recorded);
     const { worker, runner } = this;
-    if (worker === undefined) return 0;
-    await waitUntil(this.clock, deadline, worker.close());
+    // BullMQ cannot close a queue whose connection is being replaced.
+    await waitUntil(this.clock, deadline, Promise.all([worker?.close(), this.replaced]));
     this.limits.stop();
-    const left = runner!.running;
-    // Abandoned: their leases expire and another process runs them.
-    if (left > 0) void worker.abandon();
+    const left = runner?.running ?? 0;
+    // What it has not finished is abandoned: leases expire, and another process runs it.
+    void worker?.abandon();
     return left;
   }
 
@@ -332,7 +335,7 @@ export class BullMqQueue extends WebhookQueue {
   /** Limits the time of one step: a client may wait for its server without end. */
   private async request<T>(command: () => Promise<T>): Promise<T> {
     const noAnswer = (): Error => {
-      void reconnect(this.queue);
+      this.replaceConnection();
       const { lastError } = this;
       return isRedisOutage(lastError) ? (lastError as Error) : new Error('no answer');
     };
@@ -342,6 +345,10 @@ export class BullMqQueue extends WebhookQueue {
       this.replicaExit.after(cause);
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
+  }
+
+  private replaceConnection(): void {
+    this.replaced = Promise.all([this.replaced, reconnect(this.queue)]);
   }
 
   private refuseWhenStopping(): void {

@@ -9,7 +9,7 @@ import type {
 } from '../queue/webhook-queue.js';
 import { INDEX_PENDING, type Turn, turnOf } from './key-turns.js';
 import { jobIdOf } from './delivery-job.js';
-import { ownKey, QueueScript, ScriptBatch } from './queue-script.js';
+import { EVEN_IF_FULL, ownKey, QueueScript, ScriptBatch } from './queue-script.js';
 
 /** Deliveries that one step of a repair reads, with their payloads. */
 const BATCH = 10;
@@ -120,7 +120,10 @@ if ARGV[3] ~= '' then start = redis.call('ZCOUNT', set, ARGV[3], '+inf') end
 if ARGV[5] ~= '' then
   -- Its position, also if it was deleted since.
   local isThere = redis.call('ZSCORE', set, ARGV[5])
-  if not isThere then redis.call('ZADD', set, ARGV[4], ARGV[5]) end
+  if not isThere then
+    ${EVEN_IF_FULL}
+    redis.call('ZADD', set, ARGV[4], ARGV[5])
+  end
   local rank = redis.call('ZREVRANK', set, ARGV[5])
   if not isThere then redis.call('ZREM', set, ARGV[5]) else rank = rank + 1 end
   start = math.max(start, rank)

@@ -5,6 +5,7 @@ import {
   type DeliveryRecord,
   type FailureReason,
   type DeliveryRun,
+  deliveryLane,
   deliveryOfStored,
   storedDelivery,
   type StoredDelivery,
@@ -63,6 +64,17 @@ export type DeliveryJob = Job<DeliveryJobData, DeliveredResult>;
 /** The job of a delivery. */
 export async function jobOf(queue: Queue, id: string): Promise<DeliveryJob | undefined> {
   return (await queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+}
+
+/** Whether a job holds a delivery that this version can read: others may use the queue, or change its jobs. */
+export function holdsDelivery({ data }: DeliveryJob): boolean {
+  try {
+    const { delivery, history, attempts, throws, dueAt } = data;
+    const hasForm = Array.isArray(history) && Number.isFinite(attempts + throws + dueAt);
+    return hasForm && typeof delivery.payload === 'object' && deliveryLane(delivery) !== '';
+  } catch {
+    return false;
+  }
 }
 
 /** @param sequence - of a delivery with an ordering key that takes its turn */

@@ -1,5 +1,6 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { waitAfterThrow } from '../queue/retry-schedule.js';
 import {
   type DeliveryStatus,
   type DeliveryRun,
@@ -14,6 +15,7 @@ import {
   type DeliveredResult,
   type DeliveryJob,
   failureText,
+  holdsDelivery,
   recordOf,
   withDiedRuns,
 } from './delivery-job.js';
@@ -29,6 +31,7 @@ interface DeliveryRunnerParts {
   readonly keys: KeyTurns;
   readonly limits: SharedLimits;
   readonly history: DeliveryHistory;
+  readonly onError: (error: Error) => void;
   /** Milliseconds. */
   readonly lease: number;
   readonly clock: WebhookClock;
@@ -50,6 +53,7 @@ export class DeliveryRunner {
 
   async process(job: DeliveryJob, token: string): Promise<DeliveredResult> {
     const { lanes, turns, keys, limits } = this.parts;
+    if (!holdsDelivery(job)) return this.keepForeign(job, token);
     if (job.data.status === 'dead') throw new UnrecoverableError(failureText(job.data));
     if (!(await keys.start(job))) {
       await keys.putOff(job, token);
@@ -87,6 +91,15 @@ export class DeliveryRunner {
     // An error costs the lane nothing, and it is no reason to keep the outcome waiting.
     if (wasAttempt(run)) turns.use(lane, job.priority).catch(() => {});
     return this.settle(job, token, lane, run);
+  }
+
+  /** Delays a job without a delivery: a failed one would be lost, and a later version may read it. */
+  private async keepForeign(job: DeliveryJob, token: string): Promise<never> {
+    const { onError, clock } = this.parts;
+    const what = `a job in the queue "${job.queueName}" holds no delivery that can be read, and stays there`;
+    onError(new Error(`${what}; use the queue for deliveries only, and remove other jobs`));
+    await job.moveToDelayed(clock.now() + waitAfterThrow(job.attemptsStarted), token);
+    throw new DelayedError();
   }
 
   /** Delays a job until the limits of its lane let it start. */

@@ -1,3 +1,4 @@
+import { type EventEmitter, once } from 'node:events';
 import { type ConnectionOptions, type Queue, Worker, type WorkerOptions } from 'bullmq';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { isReadOnlyReplica } from '../redis/redis-failure.js';
@@ -81,8 +82,12 @@ export class DeliveryWorker {
   async close(): Promise<void> {
     clearTimeout(this.resuming);
     clearInterval(this.probing);
-    const isConnected = (await currentClient(this.worker))?.status === 'ready';
-    await this.worker.close(!isConnected);
+    const { client, blockingClient } = this.worker.getBackend();
+    const [main, blocking] = await Promise.all([current(client), current(blockingClient)]);
+    const isConnected = main?.status === 'ready';
+    // BullMQ would wait forever for the end of one that is being replaced.
+    if (isConnected && blocking?.status === 'reconnecting') await nextReady(blocking);
+    await this.worker.close(!isConnected || blocking?.status !== 'ready');
     this.releaseConnection();
   }
 
@@ -103,28 +108,37 @@ export class DeliveryWorker {
 
   /** BullMQ watches its blocking connection itself, but not the one for its other commands. */
   private async probe(): Promise<void> {
-    const client = await currentClient(this.worker);
+    const client = await current(this.worker.getBackend().client);
     if (!isConnected(client)) return;
     const makeError = (): Error => new Error('no answer');
     const command = async () => client.get(this.worker.toKey('webhooks:probe'));
     await inTime(new SystemClock(), this.parts.timeout / 2, command, makeError).catch((error) => {
       this.parts.onError(error);
-      client.disconnect(true);
+      void reconnect(this.worker);
     });
   }
 }
 
-/** The client of a queue or worker; `undefined` until it has been connected once. */
-async function currentClient(owner: Pick<Queue, 'getBackend'>) {
-  const client = owner.getBackend().client.catch(() => undefined);
+/** A client of a queue or worker; `undefined` until it has been connected once. */
+async function current<C>(client: Promise<C> | undefined): Promise<C | undefined> {
   const turn = new Promise<undefined>((resolve) => setImmediate(() => resolve(undefined)));
-  return Promise.race([client, turn]);
+  return Promise.race([client?.catch(() => undefined), turn]);
 }
 
-/** Destroys the connection of a queue, and connects again. */
-export async function reconnect(queue: Queue): Promise<void> {
-  const client = await currentClient(queue);
-  if (isConnected(client) && canReconnect(client)) client.disconnect(true);
+/**
+ * Destroys the connection of a queue or worker, and connects again. A client that would not is left as it is.
+ *
+ * @returns a promise that resolves once it is connected, or an attempt has failed
+ */
+export async function reconnect(owner: Pick<Queue, 'getBackend'>): Promise<void> {
+  const client = await current(owner.getBackend().client);
+  if (!isConnected(client) || !canReconnect(client)) return;
+  client.disconnect(true);
+  await nextReady(client);
+}
+
+async function nextReady(client: object): Promise<void> {
+  await once(client as EventEmitter, 'ready').catch(() => {});
 }
 
 /** Also before the server has answered the first command of a new connection: a lost network swallows that one too. */
@@ -141,7 +155,7 @@ interface OwnConnection {
 /** The methods that clients of ioredis, of node-redis and of BullMQ's adapters have in common. */
 interface Client {
   readonly isCluster?: boolean;
-  readonly options?: { readonly redisOptions?: object };
+  readonly options?: { readonly redisOptions?: object; readonly socket?: object };
   duplicate(...options: unknown[]): Client;
   on(event: 'error', listener: () => void): unknown;
   disconnect?(): unknown;
@@ -153,7 +167,8 @@ interface Client {
  * applications turn the offline queue off; in a Worker, ioredis would then reject each fetch within the same turn of
  * the event loop, and BullMQ would fetch in an endless loop without a turn for timers, sockets or the reconnect.
  *
- * A client is duplicated, so that stopping the Worker never ends the application's own.
+ * A client is duplicated, so that stopping the Worker never ends the application's own. It reconnects even if the application's does
+ * not: the application cannot connect the Worker again.
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
   // A commandTimeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
@@ -163,6 +178,12 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     commandTimeout: undefined,
     // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
     reconnectOnError: isReadOnlyReplica,
+    // The defaults of the clients take the place of `undefined`.
+    ...(!canReconnect(isClient(connection) ? connection : { options: connection }) && {
+      retryStrategy: undefined,
+      clusterRetryStrategy: undefined,
+      socket: { ...connection.options?.socket, reconnectStrategy: undefined },
+    }),
   };
   if (!isClient(connection)) {
     return { connection: { ...connection, ...settings }, release: () => {} };

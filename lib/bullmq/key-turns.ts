@@ -5,7 +5,7 @@ import { KEPT_UNUSED } from '../queue/queue-options.js';
 import { deliveryLane, type StoredDelivery } from '../queue/webhook-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { type DeliveryJob, inState, isDelivered, jobIdOf, jobOf } from './delivery-job.js';
-import { ownKey, QueueScript } from './queue-script.js';
+import { EVEN_IF_FULL, ownKey, QueueScript } from './queue-script.js';
 
 /** Milliseconds for which a job waits for its turn, unless it is woken. */
 const LONGEST_WAIT = DAY;
@@ -89,7 +89,8 @@ return { removed, next or '' }`,
 /** ARGV: now, whether turns that are open keep their time, then id and key of each. */
 const OPEN = new QueueScript(
   'webhooksOpenTurns',
-  `for i = 3, #ARGV, 2 do
+  `${EVEN_IF_FULL}
+for i = 3, #ARGV, 2 do
   local turn = ARGV[i] .. '\\n' .. ARGV[i + 1]
   local isOpen = ARGV[2] == '1' and redis.call('ZSCORE', KEYS[1] .. ':open', turn)
   if not isOpen then redis.call('ZADD', KEYS[1] .. ':open', ARGV[1], turn) end

@@ -35,6 +35,12 @@ export class QueueScript {
   }
 }
 
+/**
+ * Begins a script that also runs on a full server, so that deliveries can be deleted there. Redis refuses only the first change of a
+ * script, unless that needs no memory. Nothing uses the key itself.
+ */
+export const EVEN_IF_FULL = `redis.call('DEL', KEYS[1])`;
+
 /** Calls that one run of a script carries, so that it does not hold up the server. */
 const LARGEST_BATCH = 500;
 

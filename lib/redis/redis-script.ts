@@ -74,7 +74,7 @@ interface ConnectionMembers {
     readonly retryStrategy?: RetryStrategy;
     readonly clusterRetryStrategy?: RetryStrategy;
     readonly redisOptions?: TimeoutOptions;
-    readonly socket?: TimeoutOptions;
+    readonly socket?: TimeoutOptions & { readonly reconnectStrategy?: unknown };
   };
 }
 
@@ -86,26 +86,25 @@ interface TimeoutOptions {
 
 /**
  * Replaces a connection on which a command got no answer: if its host has vanished, no error ever ends it. Also one whose server has
- * become a replica without closing it. A client of ioredis that does not reconnect is left as it is.
+ * become a replica without closing it. A client that does not reconnect is left as it is.
  */
 export function reconnect(client: RedisClient): void {
   const members = client as ConnectionMembers;
+  if (!canReconnect(client)) return;
   if (isNodeRedis(client)) {
     if (members.isReady !== true) return;
     members.destroy?.();
     // Until it is connected again, commands fail, and the client retries by its own strategy.
     members.connect?.().catch(() => {});
-  } else if (
-    (members.status === 'ready' || members.status === 'connect') &&
-    canReconnect(members)
-  ) {
+  } else if (members.status === 'ready' || members.status === 'connect') {
     members.disconnect?.(true);
   }
 }
 
-/** Whether a client of ioredis connects again after a lost connection; if not, it must never lose one here. */
+/** Whether a client connects again after a lost connection; if not, it must never lose one here. */
 export function canReconnect(client: object): boolean {
   const { isCluster, options } = client as ConnectionMembers;
+  if (options?.socket?.reconnectStrategy === false) return false;
   const strategy = isCluster === true ? options?.clusterRetryStrategy : options?.retryStrategy;
   return strategy === undefined || typeof strategy?.(1) === 'number';
 }
@@ -143,6 +142,8 @@ function isNodeRedis(client: RedisClient): client is NodeRedisClient {
  *
  * Both expire by themselves: with the lease while reserved, at `k` once done. The receiver passes durations, which the
  * scripts add to the server's clock, so the clocks of the processes need not agree.
+ *
+ * A full server refuses a script whose first change may need memory. So those for known events begin with one that needs none.
  */
 
 const NOW = `local time = redis.call('TIME')
@@ -161,8 +162,8 @@ local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k')
 if known[1] then
   if known[2] ~= fingerprint then return {'conflict'} end
   if keep > tonumber(known[3]) then
-    redis.call('HSET', KEYS[1], 'k', keep)
     if known[1] == 'd' then redis.call('PEXPIREAT', KEYS[1], keep) end
+    redis.call('HSET', KEYS[1], 'k', keep)
   end
   if known[1] == 'd' then return {'done'} end
   return {'in-progress', redis.call('PTTL', KEYS[1])}
@@ -186,8 +187,8 @@ return 1
 
 /** KEYS: event, token. ARGV: owner. */
 export const COMMIT = new RedisScript(`${HELD}
-redis.call('HSET', KEYS[1], 's', 'd')
 redis.call('HDEL', KEYS[1], 'o')
+redis.call('HSET', KEYS[1], 's', 'd')
 redis.call('PEXPIREAT', KEYS[1], held[3])
 redis.call('PEXPIREAT', KEYS[2], held[3])
 return 1

@@ -88,6 +88,34 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     warn.mockRestore();
   });
 
+  it.each<[string, unknown]>([
+    ['holds nothing', null],
+    ['holds other data', { to: 'someone' }],
+    ['was damaged', { status: 'pending', delivery: {} }],
+  ])('keeps a job that %s, reports it once, and delivers the others', async (_, data) => {
+    const bull = bullQueue();
+    await bull.add('foreign', data);
+    await bull.add('foreign', data);
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const errors = () =>
+      warn.mock.calls.filter(([, options]) => JSON.stringify(options).includes('QUEUE_ERROR'));
+    const queue = new BullMqQueue(bull);
+    await queue.enqueue([due('own')]);
+    const runs: string[] = [];
+    await queue.consume(async ({ id }) => {
+      runs.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    await queue.flush();
+    await queue.stop(Date.now() + 5_000);
+
+    expect(runs).toEqual(['own']);
+    expect(await bull.getJobCounts('delayed', 'failed')).toEqual({ delayed: 2, failed: 0 });
+    expect(errors()).toEqual([[expect.stringMatching(/holds no delivery/), expect.anything()]]);
+    expect(errors()[0]![0]).not.toContain('someone');
+    warn.mockRestore();
+  });
+
   it('records deliveries on a connection that joins commands to pipelines', async () => {
     const connection = { url: urlOf('Redis'), enableAutoPipelining: true };
     const bull = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, { connection });

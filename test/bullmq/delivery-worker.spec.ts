@@ -86,10 +86,19 @@ describe("the worker's connection has an offline queue", () => {
   });
 
   it('made of a client of node-redis', () => {
-    const client = createClient({ url: 'redis://127.0.0.1:1', disableOfflineQueue: true });
+    const socket = { reconnectStrategy: false, connectTimeout: 1_000 } as const;
+    const client = createClient({
+      url: 'redis://127.0.0.1:1',
+      socket,
+      disableOfflineQueue: true,
+    });
     const own = connectionFor(client);
 
-    expect(own['options']).toMatchObject({ disableOfflineQueue: false });
+    expect(own['options']).toMatchObject({
+      disableOfflineQueue: false,
+      // It reconnects by the default strategy.
+      socket: { connectTimeout: 1_000, reconnectStrategy: undefined },
+    });
   });
 });
 

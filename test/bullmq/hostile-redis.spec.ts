@@ -67,6 +67,29 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   }
 }
 
+/** Two servers behind one address, which leads new connections to the second one after the fail-over. */
+async function redisWithFailOver() {
+  const [old, primary] = [await redis(), await redis()];
+  let { port } = old;
+  const address = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      from.on('error', () => {}).on('close', () => to.destroy());
+      from.pipe(to);
+    }
+  });
+  await once(address.listen(0, '127.0.0.1'), 'listening');
+  closing.push(async () => address.close());
+  const failOver = async (): Promise<void> => {
+    await old.command('REPLICAOF 127.0.0.1 1');
+    ({ port } = primary);
+  };
+  return { address, primary, failOver };
+}
+
 (await describeWith('Redis'))('BullMqQueue on a faulty Redis', () => {
   it('reports a full server, keeps recorded deliveries, and continues once memory is free', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
@@ -118,6 +141,19 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     expect([...runs].toSorted()).toEqual(taken.toSorted());
   });
 
+  it('erases deliveries from a full server', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    const { delivery, notBefore } = due('ordered');
+    const many = Array.from({ length: 1_001 }, (_, n) => due(`many-${n}`));
+    await queue.enqueue([{ delivery: { ...delivery, orderingKey: 'key' }, notBefore }, ...many]);
+    await server.command('CONFIG SET maxmemory 1mb');
+    await expect(queue.check()).rejects.toMatchObject({ code: 'store_unavailable' });
+
+    expect(await queue.erase({})).toBe(1_002);
+    expect(await queue.counts({})).toEqual([]);
+  });
+
   it('reports a read-only replica', async () => {
     const primary = await redis();
     const replica = await redis(['replicaof', `127.0.0.1 ${primary.port}`]);
@@ -135,24 +171,10 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
   });
 
   it('publishes to the new primary once its own has become a replica', async () => {
-    const [old, primary] = [await redis(), await redis()];
-    let { port } = old;
-    const address = createServer((near) => {
-      const far = connect(port, '127.0.0.1');
-      for (const [from, to] of [
-        [near, far],
-        [far, near],
-      ] as const) {
-        from.on('error', () => {}).on('close', () => to.destroy());
-        from.pipe(to);
-      }
-    });
-    await once(address.listen(0, '127.0.0.1'), 'listening');
-    closing.push(async () => address.close());
+    const { address, primary, failOver } = await redisWithFailOver();
     const [queue] = queueOn((address.address() as AddressInfo).port);
     await queue.enqueue([due('before')]);
-    await old.command('REPLICAOF 127.0.0.1 1');
-    ({ port } = primary);
+    await failOver();
 
     await expect(queue.enqueue([due('meanwhile')])).rejects.toThrow(/read-only replica/);
     const publish = async () => queue.enqueue([due('after')]).catch(() => undefined);
@@ -161,6 +183,25 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
       { delivery: { id: 'after' } },
     ]);
   });
+
+  it.each([true, false])(
+    'can be closed after a fail-over, with enableOfflineQueue: %s',
+    async (enableOfflineQueue) => {
+      const { address, failOver } = await redisWithFailOver();
+      const { port } = address.address() as AddressInfo;
+      const queue = new Queue('webhooks', { connection: { port, enableOfflineQueue } });
+      closing.push(async () => queue.disconnect());
+      const deliveries = new BullMqQueue(queue);
+      await deliveries.consume(async () => ({ outcome: { type: 'delivered' } }));
+      await failOver();
+      await expect(deliveries.enqueue([due('meanwhile')])).rejects.toThrow(/read-only replica/);
+
+      expect(await deliveries.stop(Date.now() + 60_000)).toBe(0);
+      await queue.close();
+      // It closes once no connection is left.
+      await new Promise((resolve) => address.close(resolve));
+    },
+  );
 
   it('reports once that it cannot fetch, and does not keep the process busy', async () => {
     const primary = await redis();
@@ -217,10 +258,12 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     const connection = { host: '127.0.0.1', port: network.port, disconnectTimeout: 50 };
     const queue = new Queue('webhooks', { connection });
     queue.on('error', () => {});
-    const deliveries = new BullMqQueue(queue, { timeout: '400ms' });
+    // Its time is that of the test, so that a slow machine loses no other call.
+    const clock = new TestClock(Date.now());
+    const deliveries = new BullMqQueue(queue, { timeout: '400ms', clock });
     closing.push(
       async () => queue.disconnect(),
-      async () => deliveries.stop(Date.now() + 5_000),
+      async () => deliveries.stop(clock.now() + 5_000),
     );
     const runs: string[] = [];
     await deliveries.consume(async ({ id }) => {
@@ -230,27 +273,48 @@ async function fill(queue: BullMqQueue, taken: string[]): Promise<unknown> {
     await deliveries.enqueue([due('before')]);
     while (runs.length < 1) await sleep(10);
     network.vanish();
-
-    // The second one uses a connection that was opened meanwhile, and on which nothing is answered either.
-    for (const id of ['lost', 'also-lost']) {
-      const failure = await deliveries.enqueue([due(id)]).catch((error: unknown) => error);
-      expect(failure).toMatchObject({ code: 'store_unavailable' });
-    }
-    network.recover();
-    const record = async (): Promise<void> => {
-      while (true) {
-        const isRecorded = await deliveries.enqueue([due('after')]).then(
-          () => true,
-          () => false,
-        );
-        if (isRecorded) return;
-      }
+    const client = await queue.getBackend().client;
+    const lose = async (id: string): Promise<void> => {
+      const failure = deliveries.enqueue([due(id)]).catch((error: unknown) => error);
+      await clock.advance(400);
+      expect(await failure).toMatchObject({ code: 'store_unavailable' });
     };
-    await record();
+    await lose('lost');
+    // On the next connection, nothing is answered either.
+    while (client.status !== 'connect') await sleep(10);
+    await lose('also-lost');
+    network.recover();
+    await deliveries.enqueue([due('after')]);
     while (!runs.includes('after')) await sleep(10);
     const isDone = async () => (await deliveries.find(['after']))[0]?.status === 'delivered';
     while (!(await isDone())) await sleep(10);
   });
+
+  it.each(['options', 'a client'])(
+    'delivers again after the application has reconnected, with %s without a retry strategy',
+    async (kind) => {
+      const server = await redis();
+      const settings = { port: server.port, retryStrategy: () => null };
+      const own = new Redis({ ...settings, maxRetriesPerRequest: null, lazyConnect: true });
+      closing.push(async () => own.disconnect());
+      const queue = new Queue('webhooks', { connection: kind === 'options' ? settings : own });
+      closing.push(async () => queue.disconnect());
+      const deliveries = new BullMqQueue(queue);
+      closing.push(async () => deliveries.stop(Date.now() + 5_000));
+      const runs: string[] = [];
+      await deliveries.consume(async ({ id }) => {
+        runs.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      const client = await queue.getBackend().client;
+      const ended = new Promise<void>((resolve) => client.on('end', resolve));
+      await server.command('CLIENT KILL TYPE normal');
+      await ended;
+      await client.connect();
+      await deliveries.enqueue([due('after')]);
+      while (!runs.includes('after')) await sleep(10);
+    },
+  );
 
   /** The error of a call after its timeout. */
   async function failureOf(

@@ -327,6 +327,7 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
       ...parts,
       handler: async () => ({ outcome: { type: 'delivered' } }),
       lanes: full as unknown as LaneGate,
+      onError: () => {},
       lease: 30_000,
     });
     await expect(runner.process(job, 'token')).rejects.toThrow(DelayedError);

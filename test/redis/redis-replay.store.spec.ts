@@ -153,6 +153,20 @@ describe('RedisReplayStore without its server', () => {
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
   });
 
+  it('leaves a client of node-redis connected that does not reconnect', async () => {
+    const refuse = async (): Promise<never> => {
+      throw new Error('READONLY It is a replica.');
+    };
+    const destroy = jest.fn();
+    const options = { socket: { reconnectStrategy: false } };
+    const client = { eval: refuse, evalSha: refuse, isReady: true, destroy, options };
+
+    await expect(new RedisReplayStore(client).reserve(newClaim())).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    expect(destroy).not.toHaveBeenCalled();
+  });
+
   it("reports a missing server immediately, with the driver's error as the cause", async () => {
     const client = new Redis({
       host: '127.0.0.1',
@@ -222,6 +236,27 @@ describeRedis('RedisReplayStore, when its server vanishes', () => {
     await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
     await ready;
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+});
+
+describeRedis('RedisReplayStore on a server that has become full', () => {
+  it('records an event that was handled meanwhile, and recognises it', async () => {
+    const server = await RedisProcess.start();
+    const client = new Redis(server.port);
+    closing.push(
+      () => client.disconnect(),
+      async () => server.stop(),
+    );
+    const store = new RedisReplayStore(client, OPTIONS);
+    const claim = newClaim();
+    const verdict = (await store.reserve(claim)) as Extract<ReplayVerdict, { status: 'reserved' }>;
+    await client.config('SET', 'maxmemory', '100kb');
+
+    await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(await store.extend(verdict.reservation)).toBe(true);
+    expect(await store.commit(verdict.reservation)).toBe(true);
+    const repeated = { ...claim, keepUntil: claim.keepUntil + 60_000 };
+    expect(await store.reserve(repeated)).toEqual({ status: 'done' });
   });
 });
 
