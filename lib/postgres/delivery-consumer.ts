@@ -1,6 +1,6 @@
 import { type CancelWake, repeat } from '../clock/webhook-clock.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
-import type { DeliveryLimits, DeliveryRun } from '../queue/webhook-delivery.js';
+import type { DeliveryLimits, DeliveryRun, WebhookDelivery } from '../queue/webhook-delivery.js';
 import { ClaimLoop } from './claim-loop.js';
 import { databaseFailure } from './database-failure.js';
 import type { DeliveryLimitTable } from './delivery-limit-table.js';
@@ -30,6 +30,7 @@ export class DeliveryConsumer {
   private readonly timers: readonly CancelWake[];
   /** Deliveries whose handlers run, by key of their rows. */
   private readonly handling = new Map<string, ClaimedDelivery>();
+  private hasWarnedOfDamage = false;
 
   constructor(private readonly parts: DeliveryConsumerParts) {
     const { connection, table, keys, limits, upkeep } = parts;
@@ -104,9 +105,9 @@ export class DeliveryConsumer {
     this.handling.set(seq, claimed);
     let run: DeliveryRun | undefined;
     try {
-      run = await handler(claimed.read(), claimed.attempts + 1);
+      run = await handler(this.deliveryOf(claimed), claimed.attempts + 1);
     } catch {
-      // The handler has logged its error; the delivery runs again.
+      // Logged already; the delivery runs again.
     } finally {
       if (this.handling.get(seq) === claimed) this.handling.delete(seq);
     }
@@ -118,6 +119,16 @@ export class DeliveryConsumer {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);
     }
     return run?.attempt !== undefined;
+  }
+
+  private deliveryOf({ id, read }: ClaimedDelivery): WebhookDelivery {
+    try {
+      return read();
+    } catch (error) {
+      if (!this.hasWarnedOfDamage) warnOfDamage(id, this.parts.connection.server);
+      this.hasWarnedOfDamage = true;
+      throw error;
+    }
   }
 
   /** If it fails, the next run of the endpoint makes up for it. */
@@ -162,6 +173,14 @@ function warnOnce(server: string, effect: string): (error: unknown) => void {
 function warn(code: string, error: unknown, server: string, effect: string): void {
   const { message } = databaseFailure('The delivery queue', error, server);
   process.emitWarning(`${message} ${effect}`, { code });
+}
+
+function warnOfDamage(id: string, server: string): void {
+  process.emitWarning(
+    `The delivery ${id} in ${server} cannot be read, and waits: other software has changed its row, or a newer version has written ` +
+      'it. Restore or delete the row, or update this process.',
+    { code: 'WEBHOOK_QUEUE_ERROR' },
+  );
 }
 
 function warnOfUnsupportedNotify(server: string): void {

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, it } from '@jest/globals';
+import { afterAll, describe, expect, it, jest } from '@jest/globals';
 import { SystemClock } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { Database } from '../../lib/postgres/database.js';
@@ -79,7 +79,8 @@ describe('a queue that is stopped before it was opened', () => {
   const database = new TestDatabase();
   afterAll(async () => database.close());
 
-  it('defers it, and attempts the rest', async () => {
+  it('defers it with a warning, and attempts the rest', async () => {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
     const schema = database.newSchema();
     const queue = new PostgresQueue({ pool: database.pool, schema, concurrency: 1 });
     const rejections: unknown[] = [];
@@ -100,7 +101,14 @@ describe('a queue that is stopped before it was opened', () => {
       const statement = `SELECT FROM ${schema}.delivery WHERE leased_until = '-infinity' AND throws > 0`;
       await until(async () => (await database.pool.query(statement)).rowCount === 1);
       expect(rejections).toEqual([]);
+      expect(warn.mock.calls).toContainEqual([
+        expect.stringMatching(
+          /^The delivery \S+ in PostgreSQL at \S+ cannot be read.*delete the row/s,
+        ),
+        { code: 'WEBHOOK_QUEUE_ERROR' },
+      ]);
     } finally {
+      warn.mockRestore();
       process.off('unhandledRejection', note);
       await queue.stop(0);
     }
