@@ -34,7 +34,7 @@ export interface HostedMethod {
   readonly host: MethodHost;
   readonly prototype: object;
   readonly key: string;
-  readonly method: object;
+  readonly method: object & { readonly length: number };
   /** `Class.method`, for messages. */
   readonly name: string;
 }

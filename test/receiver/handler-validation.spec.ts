@@ -120,6 +120,31 @@ describe('the start-up line of a handler', () => {
   });
 });
 
+describe('a handler whose types the compiler did not record', () => {
+  /** As esbuild compiles it. */
+  class Untyped {
+    on(_order: Order): void {}
+
+    onAny(): void {}
+
+    onParsed(_order: unknown): void {}
+  }
+  Injectable()(Untyped);
+  for (const key of ['on', 'onAny', 'onParsed'] as const) {
+    const method = Object.getOwnPropertyDescriptor(Untyped.prototype, key)!;
+    if (key === 'onParsed') WebhookData({ schema: SCHEMA })(Untyped.prototype, key, 0);
+    OnWebhookEvent(`order.${key}`)(Untyped.prototype, key, method as never);
+  }
+
+  it('is warned of, unless it takes no data or has a schema', async () => {
+    const lines = await linesAtStart(Untyped);
+
+    expect(lines.filter((line) => line.includes('emitDecoratorMetadata'))).toEqual([
+      expect.stringMatching(/warn.*Mapped \{order\.on\} to Untyped\.on \(data not validated/),
+    ]);
+  });
+});
+
 describe('class-validator that cannot be loaded', () => {
   /** Starts an application whose handler takes a class, as `TakesClass` does. */
   async function startsWithout(message: string): Promise<string> {

@@ -34,6 +34,7 @@ import {
   dataTypes,
   HANDLER_PARAMETERS,
   type HandlerParameter,
+  parameterTypes,
   readSubscriptions,
 } from './handler-metadata.js';
 import {
@@ -116,7 +117,8 @@ export class WebhookExplorer {
       const served = receivers.filter((one) => receiver === undefined || one.name === receiver);
       const isReached = served.some(({ path, scheme }) => (path ?? scheme.poll) !== undefined);
       const reach = isReached ? '' : UNREACHED;
-      this.logger.log(`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}`);
+      const level = validation === UNTYPED ? 'warn' : 'log';
+      this.logger[level](`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}`);
     }
     return problems;
   }
@@ -153,12 +155,19 @@ function skippedMessage(names: readonly string[]): string {
 const UNREACHED =
   ' (its receiver has no path: it runs only if your code calls WebhookDispatcher.dispatch())';
 
+/** What it adds if nothing shows whether a parameter is a class, or the event. */
+const UNTYPED =
+  ' (data not validated: the compiler recorded no types of parameters. Set "emitDecoratorMetadata"; with a compiler that cannot, use @WebhookData({ schema }) and @WebhookContext())';
+
 /** What the start-up line of a handler adds if its data reaches it as the sender chose. */
 function unvalidatedNote(
-  { prototype, key }: HostedMethod,
+  { prototype, key, method }: HostedMethod,
   classValidator: ClassValidatorInstallation,
 ): string {
   const types = dataTypes(prototype, key);
+  if (types.length > 0 && method.length > 0 && parameterTypes(prototype, key) === undefined) {
+    return UNTYPED;
+  }
   // A Buffer is what a handler of other content types gets: there is nothing to validate.
   if (types.some((type) => !isClass(type) && type !== Buffer)) {
     return ' (data not validated: the parameter is not typed with a class)';
