@@ -39,7 +39,7 @@ export function inTime<T>(
     // After a stall of the process, a result that has arrived is still unread: it goes first.
     const expire = (): void => void setImmediate(() => reject(makeError()));
     const cancel = clock.wakeAt(clock.now() + ms, expire);
-    settle(working, resolve, reject, cancel);
+    working.finally(cancel).then(resolve, reject);
   });
 }
 
@@ -57,27 +57,8 @@ export function untilAborted<T>(
     const stop = (): void => reject(makeError());
     if (signal.aborted) stop();
     else signal.addEventListener('abort', stop);
-    settle(work, resolve, reject, () => signal.removeEventListener('abort', stop));
+    work.finally(() => signal.removeEventListener('abort', stop)).then(resolve, reject);
   });
-}
-
-/** Passes on how work ends, after a cleanup. */
-function settle<T>(
-  work: Promise<T>,
-  resolve: (result: T) => void,
-  reject: (error: unknown) => void,
-  cleanUp: () => void,
-): void {
-  work.then(
-    (result) => {
-      cleanUp();
-      resolve(result);
-    },
-    (error: unknown) => {
-      cleanUp();
-      reject(error);
-    },
-  );
 }
 
 /**
