@@ -71,9 +71,12 @@ export default function nestAdd({
     });
     // An application of a monorepo has its own tests, and runs with the .env of the workspace.
     const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
-    if (!isEsm) configureJest(tree, context, { manifest, e2e });
+    const packages = { ...manifest.devDependencies, ...manifest.dependencies };
+    const isNest11 = /^\D*11\b/.test(packages['@nestjs/common'] ?? '');
+    // The Jest of a Nest 12 project loads ES modules: Nest 12 consists of them.
+    if (isNest11 && !isEsm) configureJest(tree, context, { manifest, e2e });
     setTestEnvironment(tree, context, e2e);
-    addDependencies(manifest);
+    addDependencies(manifest, isNest11);
     writeJson(tree, 'package.json', manifest);
     writeEnvironment(tree, context, sourceRoot);
     warnOfModuleResolution(tree, context);
@@ -172,9 +175,7 @@ function endOfImports(source: string): number {
   return end;
 }
 
-function addDependencies(manifest: Manifest): void {
-  const present = { ...manifest.devDependencies, ...manifest.dependencies };
-  const isNest11 = /^\D*11\b/.test(present['@nestjs/common'] ?? '');
+function addDependencies(manifest: Manifest, isNest11: boolean): void {
   const added = Object.entries({
     '@nestjs/config': isNest11 ? '^4.0.0' : '^12.0.0',
     'class-transformer': '^0.5.1',
@@ -185,7 +186,7 @@ function addDependencies(manifest: Manifest): void {
   );
 }
 
-/** Jest runs a CommonJS project, and tests that import the root module load this package from now on. */
+/** Tests that import the root module load this package from now on. */
 function configureJest(
   tree: Tree,
   { logger }: SchematicContext,

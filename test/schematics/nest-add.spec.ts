@@ -22,7 +22,7 @@ const NEST_12 = {
 };
 const NEST_11 = {
   dependencies: { '@nestjs/common': '^11.0.1' },
-  devDependencies: { jest: '^30.0.0' },
+  devDependencies: { jest: '^30.0.0', 'ts-jest': '^29.2.5' },
   jest: { rootDir: 'src', transform: { '^.+\\.(t|j)s$': 'ts-jest' } },
 };
 
@@ -401,13 +401,29 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       expect(isTransformed('/app/node_modules/express/index.js')).toBe(false);
       expect(isTransformed(`${pnpm}/express/index.js`)).toBe(false);
       // The first matching pattern applies.
-      expect(Object.keys(config!['transform']!)).toEqual([
-        '/node_modules/.+\\.js$',
-        '^.+\\.(t|j)s$',
+      expect(Object.entries(config!['transform']!)).toEqual([
+        ['/node_modules/.+\\.js$', ['ts-jest', expect.objectContaining({ useESM: true })]],
+        ['^.+\\.(t|j)s$', 'ts-jest'],
       ]);
     }
     expect(dependencies).toMatchObject({ '@nestjs/config': '^4.0.0' });
     expect(files['src/app.module.ts']).toContain("'./webhooks/webhooks.module'");
+  });
+
+  it('keeps the transforms of Jest in a CommonJS project of Nest 12, which loads ES modules', async () => {
+    const { files, said } = await add(
+      project({
+        'package.json': JSON.stringify({ ...NEST_11, dependencies: NEST_12.dependencies }),
+        'test/jest-e2e.json': JSON.stringify(NEST_11.jest),
+      }),
+    );
+
+    expect(json(files['package.json'])['jest']).toEqual(NEST_11.jest);
+    expect(json(files['test/jest-e2e.json'])).toEqual({
+      ...NEST_11.jest,
+      setupFiles: [expect.stringContaining('webhooks.env.ts')],
+    });
+    expect(said).not.toContain('Jest');
   });
 
   it.each([
