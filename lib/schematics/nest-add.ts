@@ -74,7 +74,7 @@ export default function nestAdd({
     const packages = { ...manifest.devDependencies, ...manifest.dependencies };
     const isNest11 = /^\D*11\b/.test(packages['@nestjs/common'] ?? '');
     // The Jest of a Nest 12 project loads ES modules: Nest 12 consists of them.
-    if (isNest11 && !isEsm) configureJest(tree, context, { manifest, e2e });
+    if (isNest11 && !isEsm) configureJest(tree, context, { manifest, packages, e2e });
     setTestEnvironment(tree, context, e2e);
     addDependencies(manifest, isNest11);
     writeJson(tree, 'package.json', manifest);
@@ -190,16 +190,35 @@ function addDependencies(manifest: Manifest, isNest11: boolean): void {
 function configureJest(
   tree: Tree,
   { logger }: SchematicContext,
-  { manifest, e2e }: { readonly manifest: Manifest; readonly e2e: string },
+  {
+    manifest,
+    packages,
+    e2e,
+  }: {
+    readonly manifest: Manifest;
+    readonly packages: Readonly<Record<string, string>>;
+    readonly e2e: string;
+  },
 ): void {
-  if (!Object.hasOwn(manifest.devDependencies ?? {}, 'jest')) return;
+  if (!Object.hasOwn(packages, 'jest')) return;
+  const withEntries = (config: JestConfig): JestConfig => {
+    if (config.transformIgnorePatterns !== undefined) {
+      logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
+      return config;
+    }
+    const { transform, ...entries } = JEST_ENTRIES;
+    // Without ts-jest, the transform of the project compiles the packages too.
+    if (!Object.hasOwn(packages, 'ts-jest')) return { ...config, ...entries };
+    // The first matching pattern applies, so the new one precedes.
+    return { ...config, ...entries, transform: { ...transform, ...config.transform } };
+  };
   if (manifest.jest === undefined) {
     logger.warn(`The Jest configuration is not in package.json: change it as ${GUIDE} says.`);
   } else {
-    manifest.jest = withEntries(manifest.jest, logger);
+    manifest.jest = withEntries(manifest.jest);
   }
   if (tree.exists(e2e)) {
-    writeJson(tree, e2e, withEntries(readJson<JestConfig>(tree, e2e), logger));
+    writeJson(tree, e2e, withEntries(readJson<JestConfig>(tree, e2e)));
   }
 }
 
@@ -226,19 +245,6 @@ function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: strin
     return;
   }
   createFile(tree, environment, TEST_ENVIRONMENT);
-}
-
-function withEntries(config: JestConfig, logger: SchematicContext['logger']): JestConfig {
-  if (config.transformIgnorePatterns !== undefined) {
-    logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
-    return config;
-  }
-  // The first matching pattern applies, so the new one precedes.
-  return {
-    ...config,
-    ...JEST_ENTRIES,
-    transform: { ...JEST_ENTRIES.transform, ...config.transform },
-  };
 }
 
 /** Writes a generated secret only to a file that is not committed. */

@@ -426,6 +426,24 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     expect(said).not.toContain('Jest');
   });
 
+  it('lets another transform of Jest compile the package if ts-jest is not installed', async () => {
+    const transform = { '^.+\\.(t|j)s?$': ['@swc/jest'] };
+    const devDependencies = { jest: '^30.0.0', '@swc/jest': '^0.2.39' };
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify({ ...NEST_11, devDependencies, jest: { transform } }),
+        'test/jest-e2e.json': JSON.stringify({ transform }),
+      }),
+    );
+
+    for (const config of [json(files['package.json'])['jest'], json(files['test/jest-e2e.json'])]) {
+      expect(config).toMatchObject({
+        transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
+      });
+      expect(config!['transform']).toEqual(transform);
+    }
+  });
+
   it.each([
     ['.', '<rootDir>/webhooks.env.ts'],
     ['..', '<rootDir>/test/webhooks.env.ts'],
