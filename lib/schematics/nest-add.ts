@@ -222,25 +222,32 @@ function configureJest(
   }
 }
 
+/** A list of set-up files, up to the end of its last literal. */
+const SETUP_FILES = /\bsetupFiles:\s*\[\s*(?:['"].+?['"],\s*)*['"].+?['"]/;
+
 /** End-to-end tests import the root module, so they would fail in a clone without `.env`. */
 function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: string): void {
   const tests = posix.dirname(e2e);
   const environment = `${tests}/webhooks.env.ts`;
-  if (tree.exists(e2e)) {
-    const config = readJson<JestConfig>(tree, e2e);
-    const root = posix.join(tests, config.rootDir ?? '.');
-    const file = `<rootDir>/${posix.relative(root, environment)}`;
-    writeJson(tree, e2e, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
-  } else if (tree.exists(E2E_VITEST)) {
+  // In a workspace with Vitest, Nest still generates a configuration of Jest for each application.
+  if (tree.exists(E2E_VITEST)) {
     const config = tree.readText(E2E_VITEST);
-    if (!config.includes('test: {') || config.includes('setupFiles')) {
+    const file = `'./${environment}'`;
+    const changed = config.includes('setupFiles')
+      ? config.replace(SETUP_FILES, `$&, ${file}`)
+      : config.replace('test: {', `test: {\n    setupFiles: [${file}],`);
+    if (changed === config) {
       logger.warn(
         `${E2E_VITEST} cannot be changed: set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles, or end-to-end tests need .env.`,
       );
       return;
     }
-    const entry = `test: {\n    setupFiles: ['./${environment}'],`;
-    tree.overwrite(E2E_VITEST, config.replace('test: {', entry));
+    tree.overwrite(E2E_VITEST, changed);
+  } else if (tree.exists(e2e)) {
+    const config = readJson<JestConfig>(tree, e2e);
+    const root = posix.join(tests, config.rootDir ?? '.');
+    const file = `<rootDir>/${posix.relative(root, environment)}`;
+    writeJson(tree, e2e, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
   } else {
     return;
   }

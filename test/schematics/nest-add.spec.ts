@@ -459,18 +459,51 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     expect(files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_SECRET ??=');
   });
 
-  it('sets test values for the end-to-end tests of Vitest, or says which to set', async () => {
-    const config = 'export default defineConfig({\n  test: {\n    globals: true,\n  },\n});\n';
-    const own = config.replace('globals: true', "setupFiles: ['./mine.ts']");
-    const added = await add(project({ 'vitest.config.e2e.ts': config }));
-    const kept = await add(project({ 'vitest.config.e2e.ts': own }));
+  const VITEST = 'export default defineConfig({\n  test: {\n    globals: true,\n  },\n});\n';
+  const vitest = (setupFiles: string): string =>
+    VITEST.replace('globals', `setupFiles: ${setupFiles},\n    globals`);
 
-    expect(added.files['vitest.config.e2e.ts']).toBe(
-      config.replace('test: {', "test: {\n    setupFiles: ['./test/webhooks.env.ts'],"),
+  it.each([
+    ['no list', VITEST, "['./test/webhooks.env.ts']"],
+    ['a list', vitest("['./a.ts', './b.ts']"), "['./a.ts', './b.ts', './test/webhooks.env.ts']"],
+    ['a long list', vitest("[\n'./a.ts',\n]"), "[\n'./a.ts', './test/webhooks.env.ts',\n]"],
+  ])('sets test values for Vitest with %s of set-up files', async (_, config, setupFiles) => {
+    const { files, said } = await add(project({ 'vitest.config.e2e.ts': config }));
+
+    expect(files['vitest.config.e2e.ts']).toBe(vitest(setupFiles));
+    expect(files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
+    expect(said).not.toContain('setupFiles');
+  });
+
+  it.each(["'./mine.ts'", '[]', 'mine'])(
+    'names the test values to set if the set-up files of Vitest are %s',
+    async (setupFiles) => {
+      const config = vitest(setupFiles);
+      const { files, said } = await add(project({ 'vitest.config.e2e.ts': config }));
+
+      expect(files['vitest.config.e2e.ts']).toBe(config);
+      expect(files).not.toHaveProperty(['test/webhooks.env.ts']);
+      expect(said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
+    },
+  );
+
+  it('sets test values where a workspace runs Vitest, although its applications have a file for Jest', async () => {
+    const jest = JSON.stringify(NEST_11.jest);
+    const shop = await add(
+      project({
+        'vitest.config.e2e.ts': VITEST,
+        'apps/shop/src/app.module.ts': APP_MODULE,
+        'apps/shop/test/jest-e2e.json': jest,
+        'apps/crm/src/app.module.ts': APP_MODULE,
+      }),
+      { sourceRoot: 'apps/shop/src' },
     );
-    expect(added.files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
-    expect(kept.files['vitest.config.e2e.ts']).toBe(own);
-    expect(kept.said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
+    const { files } = await add(shop.files, { sourceRoot: 'apps/crm/src' });
+
+    expect(files['apps/shop/test/jest-e2e.json']).toBe(jest);
+    expect(files['vitest.config.e2e.ts']).toBe(
+      vitest("['./apps/shop/test/webhooks.env.ts', './apps/crm/test/webhooks.env.ts']"),
+    );
   });
 
   it('prepares the end-to-end tests of an application in a monorepo', async () => {
