@@ -202,11 +202,12 @@ function configureJest(
 ): void {
   if (!Object.hasOwn(packages, 'jest')) return;
   const withEntries = (config: JestConfig): JestConfig => {
-    if (config.transformIgnorePatterns !== undefined) {
+    const { transform, ...entries } = JEST_ENTRIES;
+    const patterns = entries.transformIgnorePatterns;
+    if (String(config.transformIgnorePatterns ?? patterns) !== String(patterns)) {
       logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
       return config;
     }
-    const { transform, ...entries } = JEST_ENTRIES;
     // Without ts-jest, the transform of the project compiles the packages too.
     if (!Object.hasOwn(packages, 'ts-jest')) return { ...config, ...entries };
     // The first matching pattern applies, so the new one precedes.
@@ -232,11 +233,13 @@ function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: strin
   // In a workspace with Vitest, Nest still generates a configuration of Jest for each application.
   if (tree.exists(E2E_VITEST)) {
     const config = tree.readText(E2E_VITEST);
-    const file = `'./${environment}'`;
-    const changed = config.includes('setupFiles')
-      ? config.replace(SETUP_FILES, `$&, ${file}`)
-      : config.replace('test: {', `test: {\n    setupFiles: [${file}],`);
-    if (changed === config) {
+    const file = `./${environment}`;
+    const addFile = (): string =>
+      config.includes('setupFiles')
+        ? config.replace(SETUP_FILES, `$&, '${file}'`)
+        : config.replace('test: {', `test: {\n    setupFiles: ['${file}'],`);
+    const changed = config.includes(file) ? config : addFile();
+    if (!changed.includes(file)) {
       logger.warn(
         `${E2E_VITEST} cannot be changed: set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles, or end-to-end tests need .env.`,
       );
@@ -247,17 +250,20 @@ function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: strin
     const config = readJson<JestConfig>(tree, e2e);
     const root = posix.join(tests, config.rootDir ?? '.');
     const file = `<rootDir>/${posix.relative(root, environment)}`;
-    writeJson(tree, e2e, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
+    const setupFiles = [...new Set([...(config.setupFiles ?? []), file])];
+    writeJson(tree, e2e, { ...config, setupFiles });
   } else {
     return;
   }
-  createFile(tree, environment, TEST_ENVIRONMENT);
+  if (!tree.exists(environment)) tree.create(environment, TEST_ENVIRONMENT);
 }
 
 /** Writes a generated secret only to a file that is not committed. */
 function writeEnvironment(tree: Tree, { logger }: SchematicContext, sourceRoot: string): void {
   append(tree, '.env.example', { WEBHOOK_ISSUER: EXAMPLE_ISSUER, WEBHOOK_SECRET: '' });
-  if (hasVariable(textOf(tree, '.env'), 'WEBHOOK_SECRET')) {
+  // Below the comment, the secret is one that this schematic has generated.
+  const [foreign = ''] = textOf(tree, '.env').split(ENVIRONMENT_COMMENT);
+  if (hasVariable(foreign, 'WEBHOOK_SECRET')) {
     logger.warn(
       `.env has a WEBHOOK_SECRET already, so none was generated. If it belongs to another product, use another variable in ${sourceRoot}/webhooks/webhooks.module.ts, and set it to the output of: npx nestjs-webhook-token keygen`,
     );

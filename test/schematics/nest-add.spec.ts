@@ -195,6 +195,8 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     );
     expect(said).toMatch(/\.env has a WEBHOOK_SECRET already.*src\/webhooks\/webhooks\.module\.ts/);
     expect(said).not.toContain('whsec_mine');
+    const again = await add(project({ '.env': files['.env']! }));
+    expect(again.said).toBe(said);
   });
 
   it('writes no secret to a file that git would commit', async () => {
@@ -521,6 +523,36 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
     });
     expect(files).toHaveProperty(['apps/shop/test/webhooks.env.ts']);
+  });
+
+  it.each<[string, Files]>([
+    [
+      'Jest',
+      {
+        'package.json': JSON.stringify(NEST_11),
+        'test/jest-e2e.json': JSON.stringify(NEST_11.jest),
+      },
+    ],
+    ['Vitest', { 'vitest.config.e2e.ts': VITEST }],
+  ])('finishes what was removed in part, and keeps its own entries for %s', async (_, config) => {
+    const first = await add(project(config));
+    const rest = Object.entries(first.files).filter(([path]) => !path.startsWith('src/'));
+    const second = await add({ ...Object.fromEntries(rest), 'src/app.module.ts': APP_MODULE });
+
+    expect(second.files).toEqual(first.files);
+    expect(second.said).toBe(first.said);
+  });
+
+  it('prepares the second application of a monorepo without a warning', async () => {
+    const first = await add(
+      project({
+        'package.json': JSON.stringify(NEST_11),
+        'apps/crm/src/app.module.ts': APP_MODULE,
+      }),
+    );
+    const second = await add(first.files, { sourceRoot: 'apps/crm/src' });
+
+    expect(second.said).toBe(first.said);
   });
 
   it('names a configuration with comments, which it would lose', async () => {
