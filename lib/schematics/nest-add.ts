@@ -268,15 +268,16 @@ function writeEnvironment(tree: Tree, { logger }: SchematicContext, sourceRoot: 
       `.env has a WEBHOOK_SECRET already, so none was generated. If it belongs to another product, use another variable in ${sourceRoot}/webhooks/webhooks.module.ts, and set it to the output of: npx nestjs-webhook-token keygen`,
     );
   }
-  const isIgnored = /^(?:\*\*)?\/?\.env\*?[ \t]*\r?$/m.test(textOf(tree, '.gitignore'));
-  if (isIgnored) {
+  const rules = textOf(tree, '.gitignore').match(/^!?(?:\*\*)?\/?\.env\*?[ \t]*\r?$/gm);
+  // The last matching rule applies.
+  if (rules?.at(-1)?.startsWith('!') === false) {
     append(tree, '.env', {
       WEBHOOK_ISSUER: EXAMPLE_ISSUER,
       WEBHOOK_SECRET: randomBytes(SECRET_BYTES).toString('base64'),
     });
   } else {
     logger.warn(
-      '.gitignore does not list .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
+      '.gitignore does not ignore .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
     );
   }
 }

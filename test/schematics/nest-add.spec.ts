@@ -199,11 +199,18 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     expect(again.said).toBe(said);
   });
 
-  it('writes no secret to a file that git would commit', async () => {
-    const { files, said } = await add(project({ '.gitignore': 'node_modules\n!.env\n' }));
+  it.each<[string, boolean]>([
+    ['node_modules\n', false],
+    ['!.env\n', false],
+    ['.env\n!.env\n', false],
+    ['.env*\n!/.env\n', false],
+    ['.env*\n!.env.example\n', true],
+    ['!.env\n/.env\r\n', true],
+  ])('with %j in .gitignore, writes a secret: %s', async (gitignore, isIgnored) => {
+    const { files, said } = await add(project({ '.gitignore': gitignore }));
 
-    expect(files['.env']).toBeUndefined();
-    expect(said).toMatch(/no secret was written.*keygen/);
+    expect(Object.hasOwn(files, '.env')).toBe(isIgnored);
+    expect(/no secret was written.*keygen/.test(said)).toBe(!isIgnored);
   });
 
   const WORKER_MAIN = `import { NestFactory } from '@nestjs/core';
