@@ -107,12 +107,15 @@ process.env.WEBHOOK_ISSUER ??= 'https://shop.example';
 process.env.WEBHOOK_SECRET ??= 'a-secret-for-tests-of-32-bytes-min';
 `;
 
-/** Lets the CommonJS mode of Jest load this package, which is an ES module. pnpm installs packages below `.pnpm`. */
+/**
+ * Lets Jest load this package, which is an ES module. `useESM` keeps it one where Jest has `--experimental-vm-modules`. pnpm installs
+ * packages below `.pnpm`.
+ */
 export const JEST_ENTRIES = {
   transform: {
     '/node_modules/.+\\.js$': [
       'ts-jest',
-      { tsconfig: { allowJs: true, module: 'commonjs' }, diagnostics: false },
+      { useESM: true, tsconfig: { allowJs: true, module: 'esnext' }, diagnostics: false },
     ],
   },
   transformIgnorePatterns: [

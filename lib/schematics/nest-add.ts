@@ -71,9 +71,12 @@ export default function nestAdd({
     });
     // An application of a monorepo has its own tests, and runs with the .env of the workspace.
     const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
-    if (!isEsm) configureJest(tree, context, { manifest, e2e });
+    const packages = { ...manifest.devDependencies, ...manifest.dependencies };
+    const isNest11 = /^\D*11\b/.test(packages['@nestjs/common'] ?? '');
+    // The Jest of a Nest 12 project loads ES modules: Nest 12 consists of them.
+    if (isNest11 && !isEsm) configureJest(tree, context, { manifest, packages, e2e });
     setTestEnvironment(tree, context, e2e);
-    addDependencies(manifest);
+    addDependencies(manifest, isNest11);
     writeJson(tree, 'package.json', manifest);
     writeEnvironment(tree, context, sourceRoot);
     warnOfModuleResolution(tree, context);
@@ -172,9 +175,7 @@ function endOfImports(source: string): number {
   return end;
 }
 
-function addDependencies(manifest: Manifest): void {
-  const present = { ...manifest.devDependencies, ...manifest.dependencies };
-  const isNest11 = /^\D*11\b/.test(present['@nestjs/common'] ?? '');
+function addDependencies(manifest: Manifest, isNest11: boolean): void {
   const added = Object.entries({
     '@nestjs/config': isNest11 ? '^4.0.0' : '^12.0.0',
     'class-transformer': '^0.5.1',
@@ -185,78 +186,98 @@ function addDependencies(manifest: Manifest): void {
   );
 }
 
-/** Jest runs a CommonJS project, and tests that import the root module load this package from now on. */
+/** Tests that import the root module load this package from now on. */
 function configureJest(
   tree: Tree,
   { logger }: SchematicContext,
-  { manifest, e2e }: { readonly manifest: Manifest; readonly e2e: string },
+  {
+    manifest,
+    packages,
+    e2e,
+  }: {
+    readonly manifest: Manifest;
+    readonly packages: Readonly<Record<string, string>>;
+    readonly e2e: string;
+  },
 ): void {
-  if (!Object.hasOwn(manifest.devDependencies ?? {}, 'jest')) return;
+  if (!Object.hasOwn(packages, 'jest')) return;
+  const withEntries = (config: JestConfig): JestConfig => {
+    const { transform, ...entries } = JEST_ENTRIES;
+    const patterns = entries.transformIgnorePatterns;
+    if (String(config.transformIgnorePatterns ?? patterns) !== String(patterns)) {
+      logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
+      return config;
+    }
+    // Without ts-jest, the transform of the project compiles the packages too.
+    if (!Object.hasOwn(packages, 'ts-jest')) return { ...config, ...entries };
+    // The first matching pattern applies, so the new one precedes.
+    return { ...config, ...entries, transform: { ...transform, ...config.transform } };
+  };
   if (manifest.jest === undefined) {
     logger.warn(`The Jest configuration is not in package.json: change it as ${GUIDE} says.`);
   } else {
-    manifest.jest = withEntries(manifest.jest, logger);
+    manifest.jest = withEntries(manifest.jest);
   }
   if (tree.exists(e2e)) {
-    writeJson(tree, e2e, withEntries(readJson<JestConfig>(tree, e2e), logger));
+    writeJson(tree, e2e, withEntries(readJson<JestConfig>(tree, e2e)));
   }
 }
+
+/** A list of set-up files, up to the end of its last literal. */
+const SETUP_FILES = /\bsetupFiles:\s*\[\s*(?:['"].+?['"],\s*)*['"].+?['"]/;
 
 /** End-to-end tests import the root module, so they would fail in a clone without `.env`. */
 function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: string): void {
   const tests = posix.dirname(e2e);
   const environment = `${tests}/webhooks.env.ts`;
-  if (tree.exists(e2e)) {
-    const config = readJson<JestConfig>(tree, e2e);
-    const root = posix.join(tests, config.rootDir ?? '.');
-    const file = `<rootDir>/${posix.relative(root, environment)}`;
-    writeJson(tree, e2e, { ...config, setupFiles: [...(config.setupFiles ?? []), file] });
-  } else if (tree.exists(E2E_VITEST)) {
+  // In a workspace with Vitest, Nest still generates a configuration of Jest for each application.
+  if (tree.exists(E2E_VITEST)) {
     const config = tree.readText(E2E_VITEST);
-    if (!config.includes('test: {') || config.includes('setupFiles')) {
+    const file = `./${environment}`;
+    const addFile = (): string =>
+      config.includes('setupFiles')
+        ? config.replace(SETUP_FILES, `$&, '${file}'`)
+        : config.replace('test: {', `test: {\n    setupFiles: ['${file}'],`);
+    const changed = config.includes(file) ? config : addFile();
+    if (!changed.includes(file)) {
       logger.warn(
         `${E2E_VITEST} cannot be changed: set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles, or end-to-end tests need .env.`,
       );
       return;
     }
-    const entry = `test: {\n    setupFiles: ['./${environment}'],`;
-    tree.overwrite(E2E_VITEST, config.replace('test: {', entry));
+    tree.overwrite(E2E_VITEST, changed);
+  } else if (tree.exists(e2e)) {
+    const config = readJson<JestConfig>(tree, e2e);
+    const root = posix.join(tests, config.rootDir ?? '.');
+    const file = `<rootDir>/${posix.relative(root, environment)}`;
+    const setupFiles = [...new Set([...(config.setupFiles ?? []), file])];
+    writeJson(tree, e2e, { ...config, setupFiles });
   } else {
     return;
   }
-  createFile(tree, environment, TEST_ENVIRONMENT);
-}
-
-function withEntries(config: JestConfig, logger: SchematicContext['logger']): JestConfig {
-  if (config.transformIgnorePatterns !== undefined) {
-    logger.warn(`Jest has transformIgnorePatterns already: extend them as ${GUIDE} says.`);
-    return config;
-  }
-  // The first matching pattern applies, so the new one precedes.
-  return {
-    ...config,
-    ...JEST_ENTRIES,
-    transform: { ...JEST_ENTRIES.transform, ...config.transform },
-  };
+  if (!tree.exists(environment)) tree.create(environment, TEST_ENVIRONMENT);
 }
 
 /** Writes a generated secret only to a file that is not committed. */
 function writeEnvironment(tree: Tree, { logger }: SchematicContext, sourceRoot: string): void {
   append(tree, '.env.example', { WEBHOOK_ISSUER: EXAMPLE_ISSUER, WEBHOOK_SECRET: '' });
-  if (hasVariable(textOf(tree, '.env'), 'WEBHOOK_SECRET')) {
+  // Below the comment, the secret is one that this schematic has generated.
+  const [foreign = ''] = textOf(tree, '.env').split(ENVIRONMENT_COMMENT);
+  if (hasVariable(foreign, 'WEBHOOK_SECRET')) {
     logger.warn(
       `.env has a WEBHOOK_SECRET already, so none was generated. If it belongs to another product, use another variable in ${sourceRoot}/webhooks/webhooks.module.ts, and set it to the output of: npx nestjs-webhook-token keygen`,
     );
   }
-  const isIgnored = /^(?:\*\*)?\/?\.env\*?[ \t]*\r?$/m.test(textOf(tree, '.gitignore'));
-  if (isIgnored) {
+  const rules = textOf(tree, '.gitignore').match(/^!?(?:\*\*)?\/?\.env\*?[ \t]*\r?$/gm);
+  // The last matching rule applies.
+  if (rules?.at(-1)?.startsWith('!') === false) {
     append(tree, '.env', {
       WEBHOOK_ISSUER: EXAMPLE_ISSUER,
       WEBHOOK_SECRET: randomBytes(SECRET_BYTES).toString('base64'),
     });
   } else {
     logger.warn(
-      '.gitignore does not list .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
+      '.gitignore does not ignore .env, so no secret was written. Ignore .env, copy .env.example to it, and set WEBHOOK_SECRET to the output of: npx nestjs-webhook-token keygen',
     );
   }
 }

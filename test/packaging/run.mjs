@@ -207,6 +207,7 @@ await check(
       expectEqual(JSON.stringify(jest[name]), JSON.stringify(value), name);
     }
     expectSound(folder);
+    npm(folder, 'exec', '--', 'node', '--experimental-vm-modules', 'node_modules/jest/bin/jest.js');
   },
 );
 

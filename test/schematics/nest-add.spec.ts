@@ -22,7 +22,7 @@ const NEST_12 = {
 };
 const NEST_11 = {
   dependencies: { '@nestjs/common': '^11.0.1' },
-  devDependencies: { jest: '^30.0.0' },
+  devDependencies: { jest: '^30.0.0', 'ts-jest': '^29.2.5' },
   jest: { rootDir: 'src', transform: { '^.+\\.(t|j)s$': 'ts-jest' } },
 };
 
@@ -195,13 +195,22 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';`,
     );
     expect(said).toMatch(/\.env has a WEBHOOK_SECRET already.*src\/webhooks\/webhooks\.module\.ts/);
     expect(said).not.toContain('whsec_mine');
+    const again = await add(project({ '.env': files['.env']! }));
+    expect(again.said).toBe(said);
   });
 
-  it('writes no secret to a file that git would commit', async () => {
-    const { files, said } = await add(project({ '.gitignore': 'node_modules\n!.env\n' }));
+  it.each<[string, boolean]>([
+    ['node_modules\n', false],
+    ['!.env\n', false],
+    ['.env\n!.env\n', false],
+    ['.env*\n!/.env\n', false],
+    ['.env*\n!.env.example\n', true],
+    ['!.env\n/.env\r\n', true],
+  ])('with %j in .gitignore, writes a secret: %s', async (gitignore, isIgnored) => {
+    const { files, said } = await add(project({ '.gitignore': gitignore }));
 
-    expect(files['.env']).toBeUndefined();
-    expect(said).toMatch(/no secret was written.*keygen/);
+    expect(Object.hasOwn(files, '.env')).toBe(isIgnored);
+    expect(/no secret was written.*keygen/.test(said)).toBe(!isIgnored);
   });
 
   const WORKER_MAIN = `import { NestFactory } from '@nestjs/core';
@@ -401,13 +410,47 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       expect(isTransformed('/app/node_modules/express/index.js')).toBe(false);
       expect(isTransformed(`${pnpm}/express/index.js`)).toBe(false);
       // The first matching pattern applies.
-      expect(Object.keys(config!['transform']!)).toEqual([
-        '/node_modules/.+\\.js$',
-        '^.+\\.(t|j)s$',
+      expect(Object.entries(config!['transform']!)).toEqual([
+        ['/node_modules/.+\\.js$', ['ts-jest', expect.objectContaining({ useESM: true })]],
+        ['^.+\\.(t|j)s$', 'ts-jest'],
       ]);
     }
     expect(dependencies).toMatchObject({ '@nestjs/config': '^4.0.0' });
     expect(files['src/app.module.ts']).toContain("'./webhooks/webhooks.module'");
+  });
+
+  it('keeps the transforms of Jest in a CommonJS project of Nest 12, which loads ES modules', async () => {
+    const { files, said } = await add(
+      project({
+        'package.json': JSON.stringify({ ...NEST_11, dependencies: NEST_12.dependencies }),
+        'test/jest-e2e.json': JSON.stringify(NEST_11.jest),
+      }),
+    );
+
+    expect(json(files['package.json'])['jest']).toEqual(NEST_11.jest);
+    expect(json(files['test/jest-e2e.json'])).toEqual({
+      ...NEST_11.jest,
+      setupFiles: [expect.stringContaining('webhooks.env.ts')],
+    });
+    expect(said).not.toContain('Jest');
+  });
+
+  it('lets another transform of Jest compile the package if ts-jest is not installed', async () => {
+    const transform = { '^.+\\.(t|j)s?$': ['@swc/jest'] };
+    const devDependencies = { jest: '^30.0.0', '@swc/jest': '^0.2.39' };
+    const { files } = await add(
+      project({
+        'package.json': JSON.stringify({ ...NEST_11, devDependencies, jest: { transform } }),
+        'test/jest-e2e.json': JSON.stringify({ transform }),
+      }),
+    );
+
+    for (const config of [json(files['package.json'])['jest'], json(files['test/jest-e2e.json'])]) {
+      expect(config).toMatchObject({
+        transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
+      });
+      expect(config!['transform']).toEqual(transform);
+    }
   });
 
   it.each([
@@ -425,18 +468,51 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
     expect(files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_SECRET ??=');
   });
 
-  it('sets test values for the end-to-end tests of Vitest, or says which to set', async () => {
-    const config = 'export default defineConfig({\n  test: {\n    globals: true,\n  },\n});\n';
-    const own = config.replace('globals: true', "setupFiles: ['./mine.ts']");
-    const added = await add(project({ 'vitest.config.e2e.ts': config }));
-    const kept = await add(project({ 'vitest.config.e2e.ts': own }));
+  const VITEST = 'export default defineConfig({\n  test: {\n    globals: true,\n  },\n});\n';
+  const vitest = (setupFiles: string): string =>
+    VITEST.replace('globals', `setupFiles: ${setupFiles},\n    globals`);
 
-    expect(added.files['vitest.config.e2e.ts']).toBe(
-      config.replace('test: {', "test: {\n    setupFiles: ['./test/webhooks.env.ts'],"),
+  it.each([
+    ['no list', VITEST, "['./test/webhooks.env.ts']"],
+    ['a list', vitest("['./a.ts', './b.ts']"), "['./a.ts', './b.ts', './test/webhooks.env.ts']"],
+    ['a long list', vitest("[\n'./a.ts',\n]"), "[\n'./a.ts', './test/webhooks.env.ts',\n]"],
+  ])('sets test values for Vitest with %s of set-up files', async (_, config, setupFiles) => {
+    const { files, said } = await add(project({ 'vitest.config.e2e.ts': config }));
+
+    expect(files['vitest.config.e2e.ts']).toBe(vitest(setupFiles));
+    expect(files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
+    expect(said).not.toContain('setupFiles');
+  });
+
+  it.each(["'./mine.ts'", '[]', 'mine'])(
+    'names the test values to set if the set-up files of Vitest are %s',
+    async (setupFiles) => {
+      const config = vitest(setupFiles);
+      const { files, said } = await add(project({ 'vitest.config.e2e.ts': config }));
+
+      expect(files['vitest.config.e2e.ts']).toBe(config);
+      expect(files).not.toHaveProperty(['test/webhooks.env.ts']);
+      expect(said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
+    },
+  );
+
+  it('sets test values where a workspace runs Vitest, although its applications have a file for Jest', async () => {
+    const jest = JSON.stringify(NEST_11.jest);
+    const shop = await add(
+      project({
+        'vitest.config.e2e.ts': VITEST,
+        'apps/shop/src/app.module.ts': APP_MODULE,
+        'apps/shop/test/jest-e2e.json': jest,
+        'apps/crm/src/app.module.ts': APP_MODULE,
+      }),
+      { sourceRoot: 'apps/shop/src' },
     );
-    expect(added.files['test/webhooks.env.ts']).toContain('process.env.WEBHOOK_ISSUER ??=');
-    expect(kept.files['vitest.config.e2e.ts']).toBe(own);
-    expect(kept.said).toMatch(/set WEBHOOK_ISSUER and WEBHOOK_SECRET in its setupFiles/);
+    const { files } = await add(shop.files, { sourceRoot: 'apps/crm/src' });
+
+    expect(files['apps/shop/test/jest-e2e.json']).toBe(jest);
+    expect(files['vitest.config.e2e.ts']).toBe(
+      vitest("['./apps/shop/test/webhooks.env.ts', './apps/crm/test/webhooks.env.ts']"),
+    );
   });
 
   it('prepares the end-to-end tests of an application in a monorepo', async () => {
@@ -454,6 +530,36 @@ import { WebhooksModule } from './webhooks/webhooks.module.js';
       transformIgnorePatterns: [expect.stringContaining('nestjs-webhook-token')],
     });
     expect(files).toHaveProperty(['apps/shop/test/webhooks.env.ts']);
+  });
+
+  it.each<[string, Files]>([
+    [
+      'Jest',
+      {
+        'package.json': JSON.stringify(NEST_11),
+        'test/jest-e2e.json': JSON.stringify(NEST_11.jest),
+      },
+    ],
+    ['Vitest', { 'vitest.config.e2e.ts': VITEST }],
+  ])('finishes what was removed in part, and keeps its own entries for %s', async (_, config) => {
+    const first = await add(project(config));
+    const rest = Object.entries(first.files).filter(([path]) => !path.startsWith('src/'));
+    const second = await add({ ...Object.fromEntries(rest), 'src/app.module.ts': APP_MODULE });
+
+    expect(second.files).toEqual(first.files);
+    expect(second.said).toBe(first.said);
+  });
+
+  it('prepares the second application of a monorepo without a warning', async () => {
+    const first = await add(
+      project({
+        'package.json': JSON.stringify(NEST_11),
+        'apps/crm/src/app.module.ts': APP_MODULE,
+      }),
+    );
+    const second = await add(first.files, { sourceRoot: 'apps/crm/src' });
+
+    expect(second.said).toBe(first.said);
   });
 
   it('names a configuration with comments, which it would lose', async () => {
