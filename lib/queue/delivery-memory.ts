@@ -260,6 +260,13 @@ export class DeliveryMemory {
     return true;
   }
 
+  /** Moves the due times of the deliveries that wait for their ordering key. */
+  shiftWaiting(ms: number): void {
+    for (const entry of this.groups.pending.entries.keys()) {
+      if (entry.turn?.isWaiting === true) entry.due += ms;
+    }
+  }
+
   /** Makes a dead delivery pending. */
   revive(entry: RememberedDelivery, now: number): void {
     entry.startRound(now, this.recorded++);
