@@ -300,8 +300,7 @@ export class DeliveryMemory {
   dropPayloads(until: number): void {
     const { delivered } = this.groups;
     for (const entry of delivered.restorable) {
-      if (entry.updatedAt > until) return;
-      if (entry.delivery.payload.bytes === undefined) continue;
+      if (entry.updatedAt > until || entry.delivery.payload.bytes === undefined) continue;
       entry.dropPayload();
       delivered.put(entry);
     }
