@@ -324,7 +324,9 @@ export class KeyTurns {
   }
 
   private async wakeJob(job: DeliveryJob): Promise<void> {
-    const wait = job.data.dueAt - this.clock.now();
+    const { dueAt, delivery } = job.data;
+    // A clock that was set back must not extend the delay with which it was recorded.
+    const wait = dueAt - Math.max(this.clock.now(), delivery.createdAt);
     await inState(job, 'delayed', async () => (wait > 0 ? job.changeDelay(wait) : job.promote()));
   }
 

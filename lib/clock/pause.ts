@@ -7,6 +7,8 @@ export class Pause {
   until(now: number): number {
     // A clock that is set back must not extend it beyond the length that was asked for.
     this.end = Math.min(this.end, now + this.length);
+    // Nor revive it.
+    if (this.end <= now) this.length = 0;
     return this.end;
   }
 

@@ -1,4 +1,4 @@
-import { DAY } from '../clock/duration.js';
+import { DAY, HOUR } from '../clock/duration.js';
 import type { RegisteredEndpoint } from '../endpoints/endpoint.registry.js';
 import { errorName } from '../errors/webhook.error.js';
 import type { OutgoingDelivery, ReceivedDelivery } from '../queue/webhook-delivery.js';
@@ -72,9 +72,10 @@ export class DeliveryReporter {
     delivery: OutgoingDelivery,
     { attempt: attempts, statusCode }: AttemptResult,
   ): void {
-    const days = Math.floor(this.options.disableAfter / DAY);
-    const why =
-      reason === 'gone' ? 'answered 410 Gone' : `has failed every attempt for ${days} days`;
+    const { disableAfter } = this.options;
+    const [unit, name] = disableAfter % DAY === 0 ? [DAY, 'days'] : [HOUR, 'hours'];
+    const time = `${Number((disableAfter / unit).toFixed(1))} ${name}`;
+    const why = reason === 'gone' ? 'answered 410 Gone' : `has failed every attempt for ${time}`;
     const remedy =
       stored === undefined
         ? 'remove it from the configuration, or restart to try it again'

@@ -125,12 +125,9 @@ class EntryRing {
     if (this.byId.size > this.capacity) this.drop(oldest!);
   }
 
-  /** Drops the entries until a time; they are in the order of their times. */
+  /** Drops the entries until a time. */
   dropUntil(at: number): void {
-    for (const entry of this.byId.values()) {
-      if (entry.at > at) return;
-      this.drop(entry);
-    }
+    for (const entry of this.byId.values()) if (entry.at <= at) this.drop(entry);
   }
 
   /** @returns whether the event has an entry */

@@ -51,7 +51,7 @@ export class DeliveryConsumer {
       findDueLanes: async (lanes) => table.findDueLanes(lanes),
       limited: new LimitedLanes(limits, options),
       run: async (delivery) => this.run(delivery),
-      release: async (delivery) => this.outcomes.write(releasedRow(delivery)),
+      release: async (delivery) => this.outcomes.write(releasedRow(delivery), clock.now()),
       onOutage: (error) => warnOfOutage(error, server, 'Deliveries wait'),
       onLimitedFailure: (error) =>
         warnOfOutage(error, server, 'Deliveries to endpoints with limits wait'),
@@ -111,9 +111,10 @@ export class DeliveryConsumer {
     } finally {
       if (this.handling.get(seq) === claimed) this.handling.delete(seq);
     }
-    const row = outcomeRow(claimed, run, clock.now());
+    const now = clock.now();
+    const row = outcomeRow(claimed, run, now);
     if (run?.limits !== undefined) await this.updateLimits(claimed, run.limits);
-    await this.outcomes.write(row);
+    await this.outcomes.write(row, now);
     // It is due again already.
     if (row.due !== undefined && row.due <= clock.now()) {
       this.loop.wake(claimed.slot === undefined ? [] : [claimed.lane]);

@@ -113,7 +113,7 @@ export interface OutcomeRow extends Pick<
   readonly overloaded?: number | undefined;
   readonly status: DeliveryStatus;
   /** Epoch milliseconds; absent if it stays as it is. */
-  readonly due?: number;
+  readonly due?: number | undefined;
   readonly reason?: FailureReason | undefined;
   readonly blocks_key?: boolean | undefined;
   /** Whether the next delivery of its key may start. */

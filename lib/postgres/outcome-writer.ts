@@ -17,8 +17,8 @@ interface OutcomeWriterParts {
 interface PendingOutcome {
   readonly outcome: OutcomeRow;
   readonly done: () => void;
-  /** When it is given up unless there is an outage; epoch milliseconds. */
-  readonly end: number;
+  /** Epoch milliseconds. */
+  readonly madeAt: number;
 }
 
 /**
@@ -35,11 +35,14 @@ export class OutcomeWriter {
 
   constructor(private readonly parts: OutcomeWriterParts) {}
 
-  /** Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired. */
-  async write(outcome: OutcomeRow): Promise<void> {
-    const { clock, lease } = this.parts;
+  /**
+   * Resolves when the outcome is written, or given up: the delivery then runs again once its lease has expired.
+   *
+   * @param madeAt - epoch milliseconds
+   */
+  async write(outcome: OutcomeRow, madeAt: number): Promise<void> {
     return new Promise((done) => {
-      this.pending.push({ outcome, done, end: clock.now() + lease });
+      this.pending.push({ outcome, done, madeAt });
       this.writing ??= this.drain();
     });
   }
@@ -64,12 +67,13 @@ export class OutcomeWriter {
 
   /** @returns those to write again */
   private async writeBatch(batch: readonly PendingOutcome[]): Promise<readonly PendingOutcome[]> {
+    const { clock, lease } = this.parts;
     for (;;) {
       try {
-        await this.parts.record(batch.map(({ outcome }) => outcome));
+        await this.parts.record(batch.map((one) => rowOf(one, clock.now())));
         break;
       } catch (error) {
-        const isOver = this.closed || this.parts.clock.now() + PAUSE >= batch[0]!.end;
+        const isOver = this.closed || clock.now() + PAUSE >= batch[0]!.madeAt + lease;
         if (isOutage(error)) {
           if (this.closed) break;
         } else if (batch.length > 1) {
@@ -98,4 +102,12 @@ export class OutcomeWriter {
       };
     });
   }
+}
+
+/** Its times move with a clock that was set back since it was made. */
+function rowOf({ outcome, madeAt }: PendingOutcome, now: number): OutcomeRow {
+  const { due, overloaded } = outcome;
+  const change = now - madeAt;
+  if (change >= 0) return outcome;
+  return { ...outcome, due: due && due + change, overloaded: overloaded && overloaded + change };
 }

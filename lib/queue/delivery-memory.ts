@@ -260,6 +260,13 @@ export class DeliveryMemory {
     return true;
   }
 
+  /** Moves the due times of the deliveries that wait for their ordering key. */
+  shiftWaiting(ms: number): void {
+    for (const entry of this.groups.pending.entries.keys()) {
+      if (entry.turn?.isWaiting === true) entry.due += ms;
+    }
+  }
+
   /** Makes a dead delivery pending. */
   revive(entry: RememberedDelivery, now: number): void {
     entry.startRound(now, this.recorded++);
@@ -293,8 +300,7 @@ export class DeliveryMemory {
   dropPayloads(until: number): void {
     const { delivered } = this.groups;
     for (const entry of delivered.restorable) {
-      if (entry.updatedAt > until) return;
-      if (entry.delivery.payload.bytes === undefined) continue;
+      if (entry.updatedAt > until || entry.delivery.payload.bytes === undefined) continue;
       entry.dropPayload();
       delivered.put(entry);
     }

@@ -1,6 +1,6 @@
 /** An item that is due at a time; of two due at the same time, the one with the lower `order` is first. */
 export interface Due {
-  readonly due: number;
+  due: number;
   readonly order: number;
 }
 
@@ -31,6 +31,11 @@ export class DueHeap<Item extends Due> {
   raise(item: Item): void {
     const at = this.items.indexOf(item);
     if (at >= 0) this.riseFrom(at, item);
+  }
+
+  /** Moves all due times. */
+  shift(ms: number): void {
+    for (const item of this.items) item.due += ms;
   }
 
   private riseFrom(start: number, item: Item): void {

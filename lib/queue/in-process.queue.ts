@@ -33,6 +33,9 @@ import {
   servesAnother,
 } from './queue-options.js';
 
+/** Milliseconds by which the clock may be set back without a correction: a timer may fire a little early. */
+const CLOCK_TOLERANCE = 1_000;
+
 /**
  * Keeps deliveries in memory. **A crash loses them**: use it in development, in tests, and for events that may be lost.
  *
@@ -56,6 +59,8 @@ export class InProcessQueue extends WebhookQueue {
   private background: AsyncResource | undefined;
   private running = 0;
   private pumpScheduled = false;
+  /** The latest time that the clock has shown, unless it was set back since. */
+  private lastTime = -Infinity;
   private armed: { readonly at: number; readonly cancel: CancelWake } | undefined;
   private stopRetention: CancelWake = () => {};
   private stopping = false;
@@ -83,6 +88,7 @@ export class InProcessQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
+    const now = this.readClock();
     const fresh = new Map<string, WebhookDelivery>();
     for (const { delivery } of deliveries) {
       if (this.memory.find(delivery.id) === undefined) fresh.set(delivery.id, delivery);
@@ -92,7 +98,7 @@ export class InProcessQueue extends WebhookQueue {
       if (limits !== undefined) this.limit(deliveryLane(delivery), limits);
       const record = this.memory.find(delivery.id)?.record();
       if (record === undefined) {
-        const entry = this.memory.add(delivery, notBefore, this.clock.now());
+        const entry = this.memory.add(delivery, notBefore, now);
         if (entry.turn?.isWaiting !== true) this.addPending(entry);
       }
       return record;
@@ -138,7 +144,7 @@ export class InProcessQueue extends WebhookQueue {
 
   override async redeliver(ids: readonly string[]): Promise<readonly string[]> {
     this.refuseWhenStopping();
-    const now = this.clock.now();
+    const now = this.readClock();
     const known = [...new Set(ids)].flatMap((id) => this.memory.find(id) ?? []);
     const dead = known.filter(({ status, isRestorable }) => status === 'dead' && isRestorable);
     const waiting = known.filter(({ status, due }) => status === 'pending' && due > now);
@@ -202,7 +208,7 @@ export class InProcessQueue extends WebhookQueue {
   private async idle(until?: number): Promise<void> {
     return new Promise((resolve) => {
       const check = (): void => {
-        const now = this.clock.now();
+        const now = this.readClock();
         const isWorking = this.handler !== undefined && !this.closed;
         if (this.running > 0 || (isWorking && this.pending.canStartBy(until ?? now, now))) return;
         this.watchers.delete(check);
@@ -218,8 +224,21 @@ export class InProcessQueue extends WebhookQueue {
     if (this.stopping) throw queueStopped();
   }
 
+  /** If the clock was set back, the due times move with it: nothing waits longer for that. */
+  private readClock(): number {
+    const now = this.clock.now();
+    const change = now - this.lastTime;
+    if (change < -CLOCK_TOLERANCE) {
+      this.pending.shift(change, now);
+      this.memory.shiftWaiting(change);
+    }
+    this.lastTime = now;
+    return now;
+  }
+
   /** Runs handlers in a later microtask: `enqueue` must return before an attempt begins. */
   private schedulePump(): void {
+    const now = this.readClock();
     const { nextDue } = this.pending;
     if (
       nextDue === undefined ||
@@ -229,13 +248,13 @@ export class InProcessQueue extends WebhookQueue {
     ) {
       return;
     }
-    if (nextDue <= this.clock.now()) {
+    if (nextDue <= now) {
       if (this.pumpScheduled) return;
       this.pumpScheduled = true;
       void this.pumpSoon();
     } else if (this.armed === undefined || nextDue < this.armed.at) {
       this.disarm();
-      this.armed = { at: nextDue, cancel: this.clock.wakeAt(nextDue, () => this.wake()) };
+      this.armed = { at: nextDue, cancel: this.clock.wakeAt(nextDue, () => this.wake(nextDue)) };
     }
   }
 
@@ -246,7 +265,9 @@ export class InProcessQueue extends WebhookQueue {
     this.background!.runInAsyncScope(this.pump, this);
   }
 
-  private wake(): void {
+  private wake(at: number): void {
+    // A clock that shows less was set back while the timer ran.
+    this.lastTime = at;
     this.armed = undefined;
     this.background!.runInAsyncScope(this.pump, this);
   }
@@ -257,7 +278,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private pump(): void {
-    const now = this.clock.now();
+    const now = this.readClock();
     while (!this.closed && this.running < this.concurrency) {
       const taken = this.pending.takeDue(now);
       if (taken === undefined) break;
@@ -272,7 +293,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private limit(lane: string, limits: DeliveryLimits): void {
-    const now = this.clock.now();
+    const now = this.readClock();
     this.limits.forgetUnused(() => this.memory.pendingLanes, now);
     const running = this.pending.runningIn(lane);
     if (this.limits.set(lane, limits, now, running)) this.pending.limitsChanged(lane, now);
@@ -296,7 +317,7 @@ export class InProcessQueue extends WebhookQueue {
     }
     this.running--;
     entry.isRunning = false;
-    const now = this.clock.now();
+    const now = this.readClock();
     if (run?.limits !== undefined) this.limit(entry.lane, run.limits);
     if (run?.overloadedUntil !== undefined) {
       this.limits.overloaded(entry.lane, run.overloadedUntil, now);

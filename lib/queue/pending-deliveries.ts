@@ -64,6 +64,12 @@ class HeldLanes {
     return released;
   }
 
+  /** Moves the due times, and lets {@link releaseDue} release deliveries of every lane. */
+  shift(ms: number, now: number): void {
+    for (const { items } of this.lanes.values()) items.shift(ms);
+    for (const lane of this.names) this.retry(lane, now);
+  }
+
   /** Whether a lane that holds something may get a free slot by a time although none of its attempts has ended. */
   mayReleaseBy(until: number): boolean {
     return [...this.lanes.values()].some(({ retryAt }) => (retryAt ?? Infinity) <= until);
@@ -122,6 +128,12 @@ export class PendingDeliveries {
   /** Looks again at a lane whose limits have changed. */
   limitsChanged(lane: string, now: number): void {
     this.held.retry(lane, now);
+  }
+
+  /** Moves the due times. */
+  shift(ms: number, now: number): void {
+    this.waiting.shift(ms);
+    this.held.shift(ms, now);
   }
 
   /** Restores the order after a waiting delivery became due earlier. */

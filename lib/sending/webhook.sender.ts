@@ -1,3 +1,5 @@
+// Not the global one, which fake timers of Jest and Vitest replace.
+import { setImmediate } from 'node:timers';
 import type { HttpService } from '@nestjs/axios';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { RequestTracing } from '../diagnostics/operation.js';
@@ -98,7 +100,9 @@ export class WebhookSender {
     const startedAt = clock.now();
     const controller = new AbortController();
     const { signal } = controller;
-    const cancel = clock.wakeAt(startedAt + endpoint.timeout, () => controller.abort('timeout'));
+    // As in inTime(): an answer that has arrived goes first.
+    const expire = (): void => void setImmediate(() => controller.abort('timeout'));
+    const cancel = clock.wakeAt(startedAt + endpoint.timeout, expire);
     this.running.add(controller);
     try {
       const exchange: Exchange = {

@@ -80,7 +80,8 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     const outcomes = ['handled', 'refused', 'duplicate'] as const;
     const made = (id: string, at: number) =>
       outcomes.map((outcome) => entry(`${id}-${outcome}`, { at, outcome }));
-    await store.record([...made('1', AT), ...made('2', AT + 1)]);
+    // As if the clock was set back in between.
+    await store.record([...made('2', AT + 1), ...made('1', AT)]);
     await store.deleteExpired(AT + 3_600_000 - 1);
     const before = await store.list({}, ALL);
     await store.deleteExpired(AT + 3_600_000);

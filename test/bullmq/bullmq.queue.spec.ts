@@ -284,6 +284,25 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await queue.stop(clock.now() + 5_000);
   });
 
+  it('starts the next delivery of a key in time after the clock was set back', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new BullMqQueue(bullQueue(), { clock });
+    const items = ['first', 'next'].map((id) => {
+      const { delivery, notBefore } = due(id);
+      return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
+    });
+    await queue.enqueue(items);
+    const bothRan = new Promise<void>((resolve) => {
+      void queue.consume(async ({ id }) => {
+        if (id === 'next') resolve();
+        else clock.set(clock.now() - 86_400_000);
+        return { outcome: { type: 'delivered' } };
+      });
+    });
+    await bothRan;
+    await queue.stop(clock.now());
+  });
+
   it('applies a limit again that another process has replaced meanwhile', async () => {
     const { name } = bullQueue();
     const open = (options: object) => new BullMqQueue(bullQueue(name), options);

@@ -56,6 +56,7 @@ async function start(
   wait = '10s',
   httpModule?: ReturnType<typeof HttpModule.register>,
   providers: Provider[] = [],
+  disableAfter?: string,
 ): Promise<void> {
   started = await startApp(new ExpressAdapter(), {
     options: {
@@ -68,6 +69,7 @@ async function start(
         allowHttp: true,
         allowedAddresses: ['127.0.0.1'],
         retry: { attempts, schedule: ['0s', wait], jitter: 0 },
+        disableAfter,
       },
     },
     providers: [Alerts, ...providers],
@@ -195,8 +197,12 @@ describe('an endpoint that keeps failing', () => {
     );
   });
 
-  it('is disabled after five days without a success', async () => {
-    await start({}, 1_000, '1h');
+  it.each([
+    ['5 days', undefined, 5 * DAY],
+    ['36 hours', '36h', 1.5 * DAY],
+    ['6 hours', '6h', DAY / 4],
+  ])('is disabled after %s without a success', async (time, disableAfter, ms) => {
+    await start({}, 1_000, '1h', undefined, [], disableAfter);
     receiver.script = () => ({ status: 500 });
     const began = clock.now();
     await publish();
@@ -206,8 +212,8 @@ describe('an endpoint that keeps failing', () => {
       await new Promise((resolve) => setImmediate(resolve));
     }
 
-    expect(clock.now() - began).toBeGreaterThanOrEqual(5 * DAY);
-    expect(started!.logger.lines.join('\n')).toContain('failed every attempt for 5 days');
+    expect(clock.now() - began).toBeGreaterThanOrEqual(ms);
+    expect(started!.logger.lines.join('\n')).toContain(`failed every attempt for ${time} `);
     expect(await publish()).toMatchObject({ deliveries: [] });
   });
 });

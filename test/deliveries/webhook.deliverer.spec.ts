@@ -41,11 +41,31 @@ it('waits for an overloaded endpoint no longer than it has asked for if the cloc
   await bench.publisher.publish('order.created', ['second']);
   await bench.reported(2);
   await bench.clock.advance(10_000);
+  await bench.reported(4);
+  await bench.stop();
+  await receiver.stop();
+
+  const outcomes = bench.reports.map(({ outcome }) => outcome.type);
+  expect(outcomes).toEqual(['retry', 'defer', 'delivered', 'delivered']);
+});
+
+it('does not wait again for an overload that is over if the clock is set back', async () => {
+  const receiver = await WireReceiver.start();
+  receiver.script = (_, index) =>
+    index === 0 ? { status: 503, headers: { 'Retry-After': '10' } } : { status: 204 };
+  const bench = await PublisherBench.start({ endpoints: [{ id: 'crm', url: receiver.url }] });
+  await bench.publisher.publish('order.created', ['first']);
+  await bench.reported(1);
+  await bench.clock.advance(10_000);
+  await bench.reported(2);
+  bench.clock.set(bench.clock.now() - 3_600_000);
+  await bench.publisher.publish('order.created', ['second']);
   await bench.reported(3);
   await bench.stop();
   await receiver.stop();
 
-  expect(bench.reports.map(({ outcome }) => outcome.type)).toEqual(['retry', 'defer', 'delivered']);
+  const outcomes = bench.reports.map(({ outcome }) => outcome.type);
+  expect(outcomes).toEqual(['retry', 'delivered', 'delivered']);
 });
 
 it('consumes the queue outside of the async context of a publish that starts it', async () => {

@@ -402,6 +402,20 @@ describe('redeliver', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it('drops payloads in time after the clock was ahead for one delivery', async () => {
+    const clock = new TestClock();
+    await start({ queue: new InProcessQueue({ clock, keepPayloads: '1h' }) }, clock);
+    await publish('order.created', { id: 'before' });
+    clock.set(clock.now() + 5 * 86_400_000);
+    const ahead = await publish('order.created', { id: 'ahead' });
+    clock.set(clock.now() - 5 * 86_400_000);
+    const id = await publish('order.created', { id: 'e' });
+    await clock.advance(2 * 3_600_000);
+
+    expect(await deliveries().get(id)).toHaveProperty('payloadDropped', true);
+    expect(await deliveries().get(ahead)).not.toHaveProperty('payloadDropped', true);
+  });
+
   it('rejects an unknown id', async () => {
     await expect(deliveries().redeliver('nobody')).rejects.toMatchObject({
       code: 'unknown_delivery',

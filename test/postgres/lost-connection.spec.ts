@@ -173,6 +173,39 @@ const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
     }
   });
 
+  it('records a retry in time if the clock is set back while its outcome waits for the database', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    const { pool, seen: writes } = losingPool(RECORD_ATTEMPT, 'statement', () =>
+      clock.set(clock.now() - 86_400_000),
+    );
+    const queue = new PostgresQueue({ pool, schema: database.newSchema(), notify: false, clock });
+    const limits = { concurrency: 1 };
+    const starts: number[] = [];
+    try {
+      await queue.enqueue([{ ...due('retried'), limits }]);
+      await queue.consume(async () => {
+        starts.push(clock.now());
+        const at = clock.now() + 2_000;
+        return starts.length === 1
+          ? { outcome: { type: 'retry', at, reason: 'http_429' }, overloadedUntil: at, limits }
+          : { outcome: { type: 'delivered' } };
+      });
+      await until(() => writes() === 1);
+      const setBackTo = clock.now();
+      await until(async () => {
+        await clock.advance(500);
+        return starts.length === 2 || clock.now() > setBackTo + 20_000;
+      });
+
+      expect(starts).toHaveLength(2);
+    } finally {
+      const stopped = queue.stop(0);
+      await clock.advance(2_000);
+      await stopped;
+      await pool.end();
+    }
+  });
+
   it('writes an outcome whose connection is lost while it shuts down', async () => {
     const { pool, seen: writes } = losingPool(RECORD_ATTEMPT, 'statement');
     const schema = database.newSchema();
@@ -340,14 +373,17 @@ function connectionLost(): Error {
 }
 
 /** A pool whose connection is lost once: before the first of these statements, or before its answer. */
-function losingPool(pattern: RegExp, lost: 'statement' | 'answer') {
+function losingPool(pattern: RegExp, lost: 'statement' | 'answer', onLost = () => {}) {
   const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
   let seen = 0;
   pool.on('connect', (client) => {
     const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
     const losing = async (...args: unknown[]): Promise<unknown> => {
       const isMeant = pattern.test(String(args[0]));
-      if (isMeant && lost === 'statement' && ++seen === 1) throw connectionLost();
+      if (isMeant && lost === 'statement' && ++seen === 1) {
+        onLost();
+        throw connectionLost();
+      }
       const answer = await query(...args);
       if (isMeant && lost === 'answer' && ++seen === 1) throw connectionLost();
       return answer;

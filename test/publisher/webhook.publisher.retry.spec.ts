@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -182,6 +183,26 @@ describe('a first attempt without an answer', () => {
       durationMs: 15_000,
       nextAttemptAt: new Date(bench.clock.now() + MINUTE),
     });
+  });
+
+  it('counts an answer that arrived in time while the process was stalled', async () => {
+    const clock = new TestClock();
+    const wakes: (() => void)[] = [];
+    jest.spyOn(clock, 'wakeAt').mockImplementation((_, wake) => {
+      wakes.push(wake);
+      return () => {};
+    });
+    const stalled = await PublisherBench.start({}, undefined, clock);
+    receiver.script = () => {
+      // The timers are due before the next data is read.
+      setTimeout(() => wakes.forEach((wake) => wake()));
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+      return { status: 204 };
+    };
+    const sent = await stalled.publisher.send(receiver.url, 'order.created', ['x']);
+    await stalled.stop();
+
+    expect(sent).toMatchObject({ status: 'delivered' });
   });
 
   it('times out if the answer arrives too slowly', async () => {

@@ -269,9 +269,18 @@ describe('InProcessQueue', () => {
     expect(clock.waiting).toBe(0);
   });
 
-  it('runs an overdue delivery within a minute after the machine was suspended', async () => {
+  /** Runs a test on the system clock, whose time can be set apart from its timers. */
+  async function onSystemClock(test: () => Promise<void>): Promise<void> {
     jest.useFakeTimers();
     try {
+      await test();
+    } finally {
+      jest.useRealTimers();
+    }
+  }
+
+  it('runs an overdue delivery within a minute after the machine was suspended', () =>
+    onSystemClock(async () => {
       const queue = new InProcessQueue();
       const ran: string[] = [];
       queue.consume(async ({ id }) => {
@@ -285,9 +294,68 @@ describe('InProcessQueue', () => {
       await jest.advanceTimersByTimeAsync(60_001);
 
       expect(ran).toEqual(['a']);
-    } finally {
-      jest.useRealTimers();
-    }
+    }));
+
+  it('retries in time after the clock was set back', () =>
+    onSystemClock(async () => {
+      const queue = new InProcessQueue();
+      let runs = 0;
+      queue.consume(async () => {
+        const at = Date.now() + 60_000;
+        return runs++ === 0 ? { outcome: { type: 'retry', at, reason: 'http_500' } } : DELIVERED;
+      });
+      await queue.enqueue([{ delivery: delivery('a'), notBefore: Date.now() }]);
+      await jest.advanceTimersByTimeAsync(30_000);
+      jest.setSystemTime(Date.now() - DAY);
+      await jest.advanceTimersByTimeAsync(29_000);
+      expect(runs).toBe(1);
+      await jest.advanceTimersByTimeAsync(1_001);
+
+      expect(runs).toBe(2);
+    }));
+
+  it('starts deliveries that wait for a rate limit in time after the clock was set back', () =>
+    onSystemClock(async () => {
+      const queue = new InProcessQueue();
+      let runs = 0;
+      queue.consume(async () => {
+        runs++;
+        return DELIVERED;
+      });
+      const limits = { perSecond: 0.1, burst: 1 };
+      const notBefore = Date.now();
+      await queue.enqueue(['a', 'b'].map((id) => ({ delivery: delivery(id), notBefore, limits })));
+      await jest.advanceTimersByTimeAsync(5_000);
+      jest.setSystemTime(Date.now() - DAY);
+      await jest.advanceTimersByTimeAsync(20_000);
+
+      expect(runs).toBe(2);
+    }));
+
+  it('keeps the delays and the order of its deliveries if the next one finds the clock set back', async () => {
+    const { queue, enqueue, clock } = bench();
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      return DELIVERED;
+    });
+    const later = (id: string, delay: number, more = {}) =>
+      queue.enqueue([{ delivery: { ...delivery(id), ...more }, notBefore: clock.now() + delay }]);
+    await later('erased', 1_000, { tenant: 'a' });
+    await later('key', 2_000, { orderingKey: 'k' });
+    await later('next of key', 3_000, { orderingKey: 'k' });
+    await later('last', 4_000);
+    await queue.erase({ tenant: 'a' });
+    clock.set(clock.now() - DAY);
+    await enqueue('now');
+    await later('new', 1_500);
+    await clock.advance(1_999);
+    expect(ran).toEqual(['now', 'new']);
+    const [next] = await queue.find(['next of key']);
+    expect(next!.nextAttemptAt).toBe(clock.now() + 1_001);
+    await clock.advance(2_001);
+
+    expect(ran).toEqual(['now', 'new', 'key', 'next of key', 'last']);
   });
 
   it('runs due deliveries when it stops', async () => {
@@ -488,6 +556,9 @@ async function fastDeliveries(slow: number, slowFrom: number): Promise<number> {
   }
   return delivered;
 }
+
+/** Milliseconds. */
+const DAY = 86_400_000;
 
 const DELIVERED: DeliveryRun = { outcome: { type: 'delivered' } };
 const DEAD: DeliveryRun = { outcome: { type: 'dead', reason: 'http_500', attempts: 1 } };

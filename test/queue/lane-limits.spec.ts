@@ -193,6 +193,22 @@ describe('a clock that is set back', () => {
     expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([10 * SECOND, 10 * SECOND]);
   });
 
+  it('does not repeat a pause that is over', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
+    });
+    await enqueue({ concurrency: 1 }, 1);
+    await pass(11 * SECOND);
+    await enqueue({ concurrency: 1 }, 1, 1);
+    await pass(SECOND);
+    clock.set(clock.now() - 60 * MINUTE);
+    await enqueue({ concurrency: 1 }, 1, 2);
+    await pass(SECOND);
+
+    expect(startsAfter(12 * SECOND - 60 * MINUTE)).toEqual([0]);
+  });
+
   it('lets a lowered rate recover in time', async () => {
     runOf = (at) => ({
       outcome: { type: 'delivered' },
