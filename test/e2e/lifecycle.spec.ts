@@ -320,6 +320,23 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
   });
 
+  it('ends a shutdown while a handler runs and the test clock stands still', async () => {
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    const { app, origin, logger } = await startApp(createAdapter(), {
+      options: { ...receiverOptions(), clock, shutdownTimeout: 1 },
+      controllers: [Routes],
+      nest: { forceCloseConnections: true },
+    });
+    const answer = head(origin, signed(), { path: '/slow' }).catch(() => undefined);
+    await gate.reached;
+    await app.close();
+    gate.open();
+    await answer;
+
+    expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
+  });
+
   it("passes an endpoint's error to its interceptors and answers accordingly", async () => {
     thrown = new Known('for those who know it');
 
