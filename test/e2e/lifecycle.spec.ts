@@ -255,6 +255,28 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['slow']);
   });
 
+  it('keeps the event reserved while its handler runs, even if its lease ends unnoticed', async () => {
+    const { app, origin } = await startApp(createAdapter(), {
+      options: { ...receiverOptions(), clock },
+      controllers: [Routes],
+    });
+    const token = signed();
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    const first = head(origin, token, { path: '/slow' });
+    await gate.reached;
+    clock.set(clock.now() + 31_000);
+
+    const copy = await head(origin, token, { path: '/slow' });
+    gate.open();
+    expect([copy.status, (await first).status]).toEqual([409, 204]);
+    expect((await head(origin, token, { path: '/slow' })).headers['webhook-duplicate']).toBe(
+      'true',
+    );
+    expect(runs).toEqual(['slow']);
+    await app.close();
+  });
+
   it('keeps the event reserved while its handler runs, even if an interceptor gives up', async () => {
     const { origin } = started;
     const token = signed();
