@@ -2,7 +2,8 @@
 import { setImmediate } from 'node:timers';
 
 /**
- * Waits for work, and no longer than a deadline; then the work goes on unwatched.
+ * Waits for work, and no longer than a deadline, by the clock or in real time: a test clock may stand still. Then the work goes on
+ * unwatched.
  *
  * @param deadline - epoch milliseconds
  */
@@ -11,14 +12,17 @@ export async function waitUntil(
   deadline: number,
   work: Promise<unknown> | undefined,
 ): Promise<void> {
-  let cancel = (): void => {};
+  const wait = deadline - clock.now();
+  const cancels: CancelWake[] = [];
   const late = new Promise<void>((resolve) => {
-    cancel = clock.wakeAt(deadline, resolve);
+    for (const each of [clock, SYSTEM]) {
+      cancels.push(each.wakeAt(each.now() + wait, resolve));
+    }
   });
   try {
     await Promise.race([work, late]);
   } finally {
-    cancel();
+    for (const cancel of cancels) cancel();
   }
 }
 
@@ -163,3 +167,5 @@ export class SystemClock extends WebhookClock {
     return () => clearTimeout(timer);
   }
 }
+
+const SYSTEM = new SystemClock();

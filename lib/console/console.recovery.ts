@@ -6,7 +6,7 @@ import {
   type OnApplicationBootstrap,
 } from '@nestjs/common';
 import { SECOND } from '../clock/duration.js';
-import { type CancelWake, repeat, WebhookClock } from '../clock/webhook-clock.js';
+import { type CancelWake, repeat, waitUntil, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import type { StoredActivity } from '../endpoints/activity-store.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
@@ -33,6 +33,8 @@ const PART = 200;
 const LEASE = 30 * SECOND;
 /** How often each process looks for recoveries to continue, and the longest pause of its own. */
 const CHECK = 10 * SECOND;
+/** How long a shutdown waits for a store. */
+const SHUTDOWN_TIME = 2 * SECOND;
 
 /** What is stored of a recovery; times in epoch milliseconds. */
 export interface StoredRecovery {
@@ -94,7 +96,8 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     this.isStopping = true;
     this.stopChecking();
     for (const wake of this.wakes) wake();
-    await Promise.all(this.running.values());
+    const left = Promise.all(this.running.values());
+    await waitUntil(this.clock, this.clock.now() + SHUTDOWN_TIME, left);
   }
 
   private async current({ id, query, access }: ConsoleCall): Promise<RecoveryAnswer> {

@@ -7,11 +7,11 @@ export class ReceiverDrain {
   /** Aborted when the shutdown timeout has passed. */
   readonly signal: AbortSignal = this.abort.signal;
   private inFlight = 0;
-  private closed = false;
+  private idle: Promise<void> | undefined;
   private onIdle: (() => void) | undefined;
 
   get closing(): boolean {
-    return this.closed;
+    return this.idle !== undefined;
   }
 
   enter(): void {
@@ -24,9 +24,12 @@ export class ReceiverDrain {
   }
 
   /** Refuses new requests and waits for the running ones. */
-  async close(): Promise<void> {
-    this.closed = true;
-    if (this.inFlight > 0) await new Promise<void>((resolve) => (this.onIdle = resolve));
+  close(): Promise<void> {
+    this.idle ??= new Promise((resolve) => {
+      if (this.inFlight === 0) resolve();
+      else this.onIdle = resolve;
+    });
+    return this.idle;
   }
 
   /** Aborts the requests that are still running, and returns how many there are. */

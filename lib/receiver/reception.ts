@@ -147,8 +147,12 @@ function sha256(text: string): string {
  */
 export async function reserveInTime(
   claim: ReplayClaim,
-  { replayStore, clock }: Pick<ResolvedReceiver, 'replayStore' | 'clock'>,
+  { replayStore, clock, leases }: Pick<ResolvedReceiver, 'replayStore' | 'clock' | 'leases'>,
 ): Promise<ReplayVerdict> {
+  // The store may have forgotten an event that is still being handled here.
+  if (leases.isOverdue(claim.key)) {
+    return { status: 'in-progress', retryAt: clock.now() + claim.lease };
+  }
   // A custom store may throw synchronously.
   const reserving = (async () => replayStore.reserve(claim))();
   try {

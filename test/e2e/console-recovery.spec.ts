@@ -1,16 +1,23 @@
 import { afterAll, afterEach, describe, expect, it } from '@jest/globals';
 import { ExpressAdapter } from '@nestjs/platform-express';
-import { MemoryEndpointStore, WebhookEndpoints } from 'nestjs-webhook-token';
+import {
+  MemoryEndpointStore,
+  WebhookEndpoints,
+  type WebhookPublisherOptions,
+} from 'nestjs-webhook-token';
 import type { ConsoleApi } from 'nestjs-webhook-token/console';
 import { PostgresEndpointStore, PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
+import { Gate } from '../fixtures/gate.js';
 import { describeWith } from '../fixtures/services.js';
 import { TestDatabase, until } from '../postgres/database.js';
 
 const API = '/webhooks/console/api';
 const RECOVERY = `${API}/endpoints/crm/recovery`;
+
+const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }];
 
 async function recovery({ origin }: ConsoleApp): Promise<ConsoleApi.RecoveryRow | undefined> {
   const { json } = await call(origin, 'GET', RECOVERY);
@@ -27,7 +34,10 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
   afterEach(() => started?.app.close());
 
   /** An application whose endpoint has missed three events, and works again. */
-  async function startAfterOutage(perMinute: number): Promise<TestClock> {
+  async function startAfterOutage(
+    perMinute: number,
+    publisher?: Partial<WebhookPublisherOptions>,
+  ): Promise<TestClock> {
     const clock = new TestClock();
     let status = 500;
     started = await startConsole(
@@ -36,7 +46,7 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
       {
         clock,
         status: () => status,
-        publisher: { endpointLimits: { redeliveriesPerMinute: perMinute } },
+        publisher: { endpointLimits: { redeliveriesPerMinute: perMinute }, ...publisher },
       },
     );
     for (let n = 0; n < 3; n++) {
@@ -93,8 +103,21 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
     expect(await recovery(started)).toMatchObject({ status: 'running', total: 2 });
   });
 
+  it('does not hold up a shutdown while the endpoint store does not answer', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    const clock = await startAfterOutage(1, { endpointStore, sealingKeys });
+    const gate = new Gate();
+    endpointStore.activity.replace = () => gate.pass() as Promise<never>;
+    await call(started.origin, 'POST', RECOVERY, { dryRun: false });
+    await gate.reached;
+
+    const closed = started.app.close();
+    await clock.advance(2_000);
+    await closed;
+    gate.open();
+  });
+
   it('does not show the recovery of another tenant whose endpoint had the id before', async () => {
-    const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }];
     const endpointStore = new MemoryEndpointStore();
     started = await startConsole(
       create(),
@@ -196,7 +219,6 @@ describe.each(adapters)('the activity log on %s', (_, create) => {
   it('survives a restart, is read page by page, and is pruned', async () => {
     const clock = new TestClock();
     const endpointStore = new MemoryEndpointStore();
-    const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('base64') }];
     const start = (): Promise<ConsoleApp> =>
       startConsole(
         create(),

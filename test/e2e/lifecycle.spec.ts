@@ -255,6 +255,28 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual(['slow']);
   });
 
+  it('keeps the event reserved while its handler runs, even if its lease ends unnoticed', async () => {
+    const { app, origin } = await startApp(createAdapter(), {
+      options: { ...receiverOptions(), clock },
+      controllers: [Routes],
+    });
+    const token = signed();
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    const first = head(origin, token, { path: '/slow' });
+    await gate.reached;
+    clock.set(clock.now() + 31_000);
+
+    const copy = await head(origin, token, { path: '/slow' });
+    gate.open();
+    expect([copy.status, (await first).status]).toEqual([409, 204]);
+    expect((await head(origin, token, { path: '/slow' })).headers['webhook-duplicate']).toBe(
+      'true',
+    );
+    expect(runs).toEqual(['slow']);
+    await app.close();
+  });
+
   it('keeps the event reserved while its handler runs, even if an interceptor gives up', async () => {
     const { origin } = started;
     const token = signed();
@@ -317,6 +339,23 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     gate.open();
 
     expect((await verified).signal.aborted).toBe(true);
+    expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
+  });
+
+  it('ends a shutdown while a handler runs and the test clock stands still', async () => {
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    const { app, origin, logger } = await startApp(createAdapter(), {
+      options: { ...receiverOptions(), clock, shutdownTimeout: 1 },
+      controllers: [Routes],
+      nest: { forceCloseConnections: true },
+    });
+    const answer = head(origin, signed(), { path: '/slow' }).catch(() => undefined);
+    await gate.reached;
+    await app.close();
+    gate.open();
+    await answer;
+
     expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
   });
 

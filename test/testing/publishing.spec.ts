@@ -7,6 +7,7 @@ import {
   KeyProvider,
   MemoryReplayStore,
   OnWebhookEvent,
+  WebhookDeliveries,
   WebhookEndpoints,
   type WebhookEvent,
   type WebhookIssuer,
@@ -160,6 +161,31 @@ describe('overrideWebhooks', () => {
     const testing = await overrideWebhooks(builder, overrides).compile();
     return testing.createNestApplication({ logger: false }).init();
   };
+
+  it('closes at once while deliveries wait for a limit by a test clock', async () => {
+    const testing = await overrideWebhooks(
+      Test.createTestingModule({
+        imports: [
+          WebhookModule.forRoot({
+            publisher: {
+              issuer: ISSUER,
+              secret: SECRET,
+              endpoints: [{ id: 'crm', url: CRM, rateLimit: { perSecond: 1, burst: 1 } }],
+              shutdownTimeout: '1h',
+            },
+          }),
+        ],
+      }),
+      { clock: new TestClock() },
+    ).compile();
+    testing.useLogger(false);
+    await testing.init();
+    for (let n = 0; n < 3; n++) await testing.get(WebhookPublisher).publish('order.created', { n });
+
+    expect(await flushDeliveries(testing)).toHaveLength(1);
+    await testing.close();
+    expect(await testing.get(WebhookDeliveries).stats()).toMatchObject({ pending: 2 });
+  });
 
   it('fetches no events from a sender that is polled', async () => {
     const asked: string[] = [];
