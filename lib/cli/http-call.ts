@@ -6,7 +6,7 @@ import {
   isLoopback,
   LOOPBACK_NETWORKS,
 } from '../egress/egress-policy.js';
-import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import { readTimeout, UsageError } from './arguments.js';
 import type { Arguments } from './command.interface.js';
 
@@ -114,7 +114,7 @@ export async function call(
         ...(interrupted ? [interrupted] : []),
       ]),
     });
-    limitInterimAnswers(request);
+    requireFinalAnswer(request);
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body);
     });

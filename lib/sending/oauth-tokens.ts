@@ -2,7 +2,7 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { MINUTE, SECOND } from '../clock/duration.js';
 import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
-import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { TransportOptions } from './connections.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
@@ -161,7 +161,7 @@ export class OAuthTokens {
         },
         signal,
       });
-      limitInterimAnswers(request);
+      requireFinalAnswer(request);
       request.once('error', reject);
       request.once('response', (answer) => {
         readAnswer(answer).then(resolve, (error: unknown) => {

@@ -264,6 +264,15 @@ describe('send', () => {
     expect([closed.code, closed.err]).toEqual([3, expect.stringContaining('did not answer')]);
   });
 
+  it('reports an answer that changes the protocol', async () => {
+    const upgrading = await answering((_request, response) => {
+      response.writeHead(101, { connection: 'upgrade', upgrade: 'h2c' }).end();
+    });
+    const { code, err } = await commandLine(['send', upgrading, 'order.created', ...issuer]);
+
+    expect([code, err]).toEqual([3, expect.stringContaining('The answer changes the protocol.')]);
+  });
+
   it('rounds a timeout up to whole milliseconds', async () => {
     const timeout = ['--timeout', '60000.5ms'];
     const { code } = await commandLine(['send', url, 'order.created', ...issuer, ...timeout]);

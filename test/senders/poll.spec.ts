@@ -319,6 +319,11 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     ['an error', (poll) => poll.fail(500), /status 500/],
     ['a refusal', (poll) => poll.fail(401), /status 401/],
     ['a redirect', (poll) => poll.fail(307, { location: '/x' }), /redirects are not followed/],
+    [
+      'a change of the protocol',
+      (poll) => poll.fail(101, { connection: 'upgrade', upgrade: 'h2c' }),
+      /HPE_UNEXPECTED_UPGRADE/,
+    ],
     ['text', (poll) => poll.fail(200, {}, 'busy'), /not JSON/],
     ['a list', (poll) => poll.fail(200, {}, '[]'), /no object "sets"/],
     ['a list of tokens', (poll) => poll.fail(200, {}, '{"sets":["x"]}'), /no object "sets"/],
