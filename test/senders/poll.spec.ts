@@ -383,6 +383,23 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect(logger.at('error').join('\n')).toMatch(/no complete answer arrived in time/);
   });
 
+  it('gives up the function "authorization" after its timeout, or when the application stops', async () => {
+    const calls: number[] = [];
+    const authorization = async (): Promise<string> =>
+      calls.push(clock.now()) === 2 ? 'Bearer 2' : new Promise(() => {});
+    const { app, logger } = await start({ timeout: '30s', authorization });
+    await clock.advance(30_000);
+    while (calls.length === 1) await clock.advance(100);
+    const poll = await transmitter.next();
+    poll.answer({}, true);
+    while (calls.length === 2) await turn();
+    await app.close();
+    started.splice(0);
+
+    expect(poll.headers.authorization).toBe('Bearer 2');
+    expect(logger.at('error').join('\n')).toMatch(/"authorization" did not end in time/);
+  });
+
   it('ends a request that waits when the application stops', async () => {
     const { app } = await start();
     const { closed } = await transmitter.next();
