@@ -131,7 +131,12 @@ export class OAuthTokens {
     try {
       const url = egress.checkUrl(credentials.tokenUrl);
       const signal = AbortSignal.any([timeout.signal, this.closing.signal]);
-      return readToken(await this.request(url, credentials, signal), startedAt);
+      const request = this.request(url, credentials, signal);
+      // Node fails a request that waits for a connection only once it has one, and a proxy may hold that back.
+      return readToken(
+        await untilAborted(request, signal, () => signal.reason as Error),
+        startedAt,
+      );
     } catch (error) {
       if (error instanceof CredentialFailure) throw error;
       throw unavailable(error, timeout.signal.aborted);
