@@ -6,7 +6,7 @@ import {
   isLoopback,
   LOOPBACK_NETWORKS,
 } from '../egress/egress-policy.js';
-import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import { readTimeout, UsageError } from './arguments.js';
 import type { Arguments } from './command.interface.js';
 
@@ -98,6 +98,8 @@ export async function call(
   });
   const agents = createGuardedAgents(policy);
   const started = Date.now();
+  // Read again below: Node 20 collects a signal that only AbortSignal.any() has, and then its timer never fires.
+  const limit = AbortSignal.timeout(timeout);
   try {
     const secure = url.protocol === 'https:';
     const request = open(secure ? https : http, url, {
@@ -109,12 +111,9 @@ export async function call(
         'user-agent': 'nestjs-webhook-token-cli',
       },
       agent: secure ? agents.httpsAgent : agents.httpAgent,
-      signal: AbortSignal.any([
-        AbortSignal.timeout(timeout),
-        ...(interrupted ? [interrupted] : []),
-      ]),
+      signal: AbortSignal.any([limit, ...(interrupted ? [interrupted] : [])]),
     });
-    limitInterimAnswers(request);
+    requireFinalAnswer(request);
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body);
     });
@@ -132,9 +131,8 @@ export async function call(
     };
   } catch (error) {
     if (error instanceof UsageError) throw error;
-    throw new UnreachableError(
-      interrupted?.aborted === true ? 'The command was interrupted.' : reasonOf(error),
-    );
+    if (interrupted?.aborted === true) throw new UnreachableError('The command was interrupted.');
+    throw new UnreachableError(limit.aborted ? 'No answer arrived in time.' : reasonOf(error));
   } finally {
     agents.destroy();
   }
@@ -162,7 +160,6 @@ function reasonOf(error: unknown): string {
   const blocked = blockedDestination(error);
   if (blocked !== undefined)
     return `${blocked.message} Pass --allow-private to send to a private network.`;
-  const { name, code, message } = error as NodeJS.ErrnoException;
-  if (name === 'AbortError' || name === 'TimeoutError') return 'No answer arrived in time.';
+  const { code, message } = error as NodeJS.ErrnoException;
   return code === undefined ? message : `${code}: ${message}`;
 }

@@ -281,14 +281,26 @@ function refusedSocket(error: Error): Socket {
 /** Interim answers (1xx) that a server may send ahead of its answer. */
 const MOST_INTERIM = 200;
 
-/** Ends a request whose server sends interim answers without end: Node reads them, and no limit on the answer counts them. */
-export function limitInterimAnswers(request: http.ClientRequest): void {
+/**
+ * Fails a request that gets no final answer: its server sends interim answers without end, which no limit on the answer counts, or
+ * changes the protocol.
+ */
+export function requireFinalAnswer(request: http.ClientRequest): void {
   let interim = 0;
   request.on('information', () => {
     if (++interim > MOST_INTERIM) request.destroy(TOO_MANY_INTERIM);
+  });
+  // Without a listener, Node ends the request without an error, and its signal no longer has any effect.
+  request.on('upgrade', (_answer, socket) => {
+    socket.destroy();
+    request.emit('error', UNEXPECTED_UPGRADE);
   });
 }
 
 const TOO_MANY_INTERIM = Object.assign(new Error('The server sends too many interim answers.'), {
   code: 'HPE_HEADER_OVERFLOW',
+});
+
+const UNEXPECTED_UPGRADE = Object.assign(new Error('The answer changes the protocol.'), {
+  code: 'HPE_UNEXPECTED_UPGRADE',
 });

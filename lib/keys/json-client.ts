@@ -4,7 +4,7 @@ import { blockedDestination, type EgressPolicy } from '../egress/egress-policy.j
 import {
   createGuardedAgents,
   type EgressTlsOptions,
-  limitInterimAnswers,
+  requireFinalAnswer,
 } from '../egress/guarded-agent.js';
 import { decodeUtf8 } from '../token/decoding.js';
 import { parseJson } from '../token/json.js';
@@ -78,7 +78,7 @@ export function createJsonClient({
 
 function answerTo(request: http.ClientRequest, maxBytes: number, isPost: boolean): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    limitInterimAnswers(request);
+    requireFinalAnswer(request);
     request.on('error', reject);
     request.once('response', (response) => {
       const refuse = (reason: string): void => {

@@ -23,6 +23,10 @@ const REPLIES: readonly (readonly [RegExp, string])[] = [
     /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout|Command timed out|max retries per request/i,
     'it does not answer; check that it is running and reachable',
   ],
+  [
+    /optional 'ioredis' package/,
+    'BullMQ needs ioredis for connection options; run "npm install ioredis", or pass a client',
+  ],
 ];
 
 /** What a system error says about the way to the server. */

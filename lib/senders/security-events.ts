@@ -5,6 +5,7 @@ import {
   isWebhookError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
+import { untilAborted } from '../clock/webhook-clock.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
 import { createJsonClient, UnreadableAnswer } from '../keys/json-client.js';
 import { CERTIFICATES, type JwksFetchOptions } from '../keys/jwks-options.js';
@@ -69,7 +70,7 @@ export interface PollOptions extends EgressOptions, Pick<JwksFetchOptions, 'ca'>
    * held the first one for longer, the next follows at once.
    */
   readonly interval?: Duration | undefined;
-  /** Maximum time of a request, longer than the transmitter holds it; default `'5m'`. */
+  /** Maximum time of a request with its `authorization`, longer than the transmitter holds it; default `'5m'`. */
   readonly timeout?: Duration | undefined;
 }
 
@@ -335,7 +336,9 @@ function createPoll(
         headers: {
           accept: 'application/json',
           'content-language': 'en',
-          ...(authorization !== undefined && { authorization: await valueOf(authorization) }),
+          ...(authorization !== undefined && {
+            authorization: await valueOf(authorization, signal),
+          }),
         },
         body: JSON.stringify({
           maxEvents: last ? 0 : maxEvents,
@@ -374,13 +377,15 @@ function checkedUrl({ url, allowHttp }: Read<typeof POLL>, policy: EgressPolicy)
 
 async function valueOf(
   authorization: NonNullable<Read<typeof POLL>['authorization']>,
+  signal: AbortSignal,
 ): Promise<string> {
   if (typeof authorization === 'string') return authorization;
   try {
-    return await authorization();
+    const value = (async () => authorization())();
+    return await untilAborted(value, signal, () => signal.reason as Error);
   } catch (cause) {
-    const message = `the function "authorization" failed, ${reasonOf(cause)}`;
-    throw new UnreadableAnswer(message, undefined, { cause });
+    const what = signal.aborted ? 'did not end in time' : `failed, ${reasonOf(cause)}`;
+    throw new UnreadableAnswer(`the function "authorization" ${what}`, undefined, { cause });
   }
 }
 

@@ -2,7 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
-import { type GuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { type GuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
@@ -310,10 +310,6 @@ function requestOf(response: unknown): http.ClientRequest | undefined {
 /** Errors of a connection that its server has closed. */
 const CLOSED: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE']);
 
-const UNEXPECTED_PROTOCOL = Object.assign(new Error('The answer changes the protocol.'), {
-  code: 'HPE_UNEXPECTED_UPGRADE',
-});
-
 /** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
 async function sendByNode(
   axios: typeof import('axios'),
@@ -331,7 +327,7 @@ async function sendByNode(
       headers: plainHeaders(headers),
       agent: isSecure ? agents.httpsAgent : agents.httpAgent,
     });
-    limitInterimAnswers(request);
+    requireFinalAnswer(request);
     // Not the option `signal` of node:http, which takes twice as long as this.
     signal?.addEventListener('abort', () => request.destroy());
     let answer: IncomingMessage | undefined;
@@ -355,10 +351,6 @@ async function sendByNode(
       reject(AxiosError.from(error, error.code, config, request));
     };
     request.on('error', fail);
-    // Node destroys the connection of an answer that changes the protocol, without an error.
-    request.on('close', () => {
-      if (answer === undefined) fail(UNEXPECTED_PROTOCOL);
-    });
     request.on('response', (received) => {
       answer = received;
       let length = 0;

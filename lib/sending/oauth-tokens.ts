@@ -2,7 +2,7 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { MINUTE, SECOND } from '../clock/duration.js';
 import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
-import { createGuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
 import type { TransportOptions } from './connections.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
@@ -131,7 +131,12 @@ export class OAuthTokens {
     try {
       const url = egress.checkUrl(credentials.tokenUrl);
       const signal = AbortSignal.any([timeout.signal, this.closing.signal]);
-      return readToken(await this.request(url, credentials, signal), startedAt);
+      const request = this.request(url, credentials, signal);
+      // Node fails a request that waits for a connection only once it has one, and a proxy may hold that back.
+      return readToken(
+        await untilAborted(request, signal, () => signal.reason as Error),
+        startedAt,
+      );
     } catch (error) {
       if (error instanceof CredentialFailure) throw error;
       throw unavailable(error, timeout.signal.aborted);
@@ -161,7 +166,7 @@ export class OAuthTokens {
         },
         signal,
       });
-      limitInterimAnswers(request);
+      requireFinalAnswer(request);
       request.once('error', reject);
       request.once('response', (answer) => {
         readAnswer(answer).then(resolve, (error: unknown) => {

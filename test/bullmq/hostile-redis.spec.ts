@@ -90,6 +90,22 @@ async function redisWithFailOver() {
   return { address, primary, failOver };
 }
 
+it('names the package that connection options need', async () => {
+  jest.doMock('ioredis', () => {
+    throw new Error(`Cannot find module 'ioredis'`);
+  });
+  const [queue] = queueOn(6379);
+  const failure = await queue
+    .consume(async () => Promise.reject())
+    .catch((error: unknown) => error);
+  jest.dontMock('ioredis');
+
+  expect(failure).toMatchObject({
+    code: 'store_unavailable',
+    message: expect.stringContaining('run "npm install ioredis"'),
+  });
+});
+
 (await describeWith('Redis'))('BullMqQueue on a faulty Redis', () => {
   it('reports a full server, keeps recorded deliveries, and continues once memory is free', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);

@@ -322,6 +322,21 @@ describe('conformance of a receiver of another format', () => {
   });
 });
 
+describe('conformance of a server that changes the protocol', () => {
+  it('ends, because there is no answer', async () => {
+    const server = createServer((_request, response) => {
+      response.writeHead(101, { connection: 'upgrade', upgrade: 'h2c' }).end();
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const { code, report: found } = await report(`http://127.0.0.1:${port}/`);
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+
+    expect([code, found.end]).toEqual([3, 'unreachable']);
+  });
+});
+
 describe('conformance of a naive receiver', () => {
   it('finds what it does not check', async () => {
     const receiver = await startNaiveReceiver();

@@ -7,6 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { type INestApplication, Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
@@ -262,6 +264,47 @@ describe('send', () => {
       expect.stringContaining('No answer arrived in time'),
     ]);
     expect([closed.code, closed.err]).toEqual([3, expect.stringContaining('did not answer')]);
+  });
+
+  it('ends a request in time, even if garbage is collected meanwhile', async () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const silent = await answering(() => collect());
+    const timeout = ['--timeout', '200ms'];
+    const { code, err } = await commandLine([
+      'send',
+      silent,
+      'order.created',
+      ...issuer,
+      ...timeout,
+    ]);
+
+    expect([code, err]).toEqual([3, expect.stringContaining('No answer arrived in time')]);
+  });
+
+  it('reports an answer that ends too late', async () => {
+    const unfinished = await answering((_request, response) => {
+      response.writeHead(200, { 'content-length': '100' }).write('{');
+    });
+    const timeout = ['--timeout', '50ms', ...METHOD];
+    const { code, err } = await commandLine([
+      'send',
+      unfinished,
+      'order.created',
+      ...issuer,
+      ...timeout,
+    ]);
+
+    expect([code, err]).toEqual([3, expect.stringContaining('No answer arrived in time')]);
+  });
+
+  it('reports an answer that changes the protocol', async () => {
+    const upgrading = await answering((_request, response) => {
+      response.writeHead(101, { connection: 'upgrade', upgrade: 'h2c' }).end();
+    });
+    const { code, err } = await commandLine(['send', upgrading, 'order.created', ...issuer]);
+
+    expect([code, err]).toEqual([3, expect.stringContaining('The answer changes the protocol.')]);
   });
 
   it('rounds a timeout up to whole milliseconds', async () => {

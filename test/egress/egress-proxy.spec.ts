@@ -8,6 +8,7 @@ import { createGuardedAgents, type GuardedAgents } from '../../lib/egress/guarde
 import https from 'node:https';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
+import { HostileReceiver } from '../sending/hostile-receiver.js';
 import { TokenEndpoint } from '../sending/token-endpoint.js';
 import { ConnectProxy } from './connect-proxy.js';
 import { lookupOf } from './scripted-lookup.js';
@@ -196,6 +197,23 @@ describe('the egress proxy', () => {
     expect(await send('crm')).toMatchObject({ status: 'delivered' });
     expect(proxy.targets).toEqual([new URL(tokens.url).host, `127.0.0.1:${receiver.port}`]);
     await tokens.stop();
+  });
+
+  it('does not hold a token request for longer than its timeout', async () => {
+    const silent = await HostileReceiver.start((socket, request) => {
+      if (request > 1) socket.end('HTTP/1.1 407 x\r\n\r\n');
+    });
+    const tokenUrl = 'https://127.0.0.1/';
+    const oauth2 = { tokenUrl, clientId: 'a', clientSecret: 'b', header: 'X-Access' };
+    const endpoint = { id: 'crm', url: receiver.url, credentials: { oauth2 } };
+    await publisher({ proxy: new URL(silent.url).origin, endpoints: [endpoint] });
+    const first = send('crm');
+    await silent.received(1);
+    await bench!.clock.advance(15_000);
+
+    expect(await first).toMatchObject({ failureReason: 'credentials_unavailable' });
+    expect(await send('crm')).toMatchObject({ failureReason: 'proxy_failed' });
+    await silent.stop();
   });
 
   it.each([

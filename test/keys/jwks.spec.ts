@@ -291,6 +291,11 @@ describe('an issuer with a jwksUri', () => {
       (it) => it.answer(200, '{"keys":[]}', { 'content-encoding': 'gzip' }),
       /is compressed/,
     ],
+    [
+      'an answer that changes the protocol',
+      (it) => it.answer(101, '', { connection: 'upgrade', upgrade: 'h2c' }),
+      /HPE_UNEXPECTED_UPGRADE/,
+    ],
     ['an incomplete answer', breakOff, /the request failed/],
     ['nothing', (it) => (it.respond = (response) => response.destroy()), /failed, Error \(ECONN/],
   ])('has no usable keys if it publishes %s', async (_what, publish, reason) => {

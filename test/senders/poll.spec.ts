@@ -319,6 +319,11 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     ['an error', (poll) => poll.fail(500), /status 500/],
     ['a refusal', (poll) => poll.fail(401), /status 401/],
     ['a redirect', (poll) => poll.fail(307, { location: '/x' }), /redirects are not followed/],
+    [
+      'a change of the protocol',
+      (poll) => poll.fail(101, { connection: 'upgrade', upgrade: 'h2c' }),
+      /HPE_UNEXPECTED_UPGRADE/,
+    ],
     ['text', (poll) => poll.fail(200, {}, 'busy'), /not JSON/],
     ['a list', (poll) => poll.fail(200, {}, '[]'), /no object "sets"/],
     ['a list of tokens', (poll) => poll.fail(200, {}, '{"sets":["x"]}'), /no object "sets"/],
@@ -376,6 +381,23 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     while (transmitter.polls === 1) await clock.advance(100);
 
     expect(logger.at('error').join('\n')).toMatch(/no complete answer arrived in time/);
+  });
+
+  it('gives up the function "authorization" after its timeout, or when the application stops', async () => {
+    const calls: number[] = [];
+    const authorization = async (): Promise<string> =>
+      calls.push(clock.now()) === 2 ? 'Bearer 2' : new Promise(() => {});
+    const { app, logger } = await start({ timeout: '30s', authorization });
+    await clock.advance(30_000);
+    while (calls.length === 1) await clock.advance(100);
+    const poll = await transmitter.next();
+    poll.answer({}, true);
+    while (calls.length === 2) await turn();
+    await app.close();
+    started.splice(0);
+
+    expect(poll.headers.authorization).toBe('Bearer 2');
+    expect(logger.at('error').join('\n')).toMatch(/"authorization" did not end in time/);
   });
 
   it('ends a request that waits when the application stops', async () => {

@@ -341,6 +341,10 @@ describe('OAuth 2 client credentials', () => {
 
   it.each<[string, { status?: number; headers?: Record<string, string>; body: unknown }]>([
     ['redirects', { status: 307, headers: { Location: '/other' }, body: '' }],
+    [
+      'changes the protocol',
+      { status: 101, headers: { connection: 'upgrade', upgrade: 'h2c' }, body: '' },
+    ],
     ['refuses the client', { status: 401, body: { error: 'invalid_client' } }],
     ['answers no JSON', { body: '<html>' }],
     ['issues no token', { body: { token_type: 'Bearer' } }],

@@ -1,6 +1,7 @@
 import http from 'node:http';
 import https from 'node:https';
 import { text } from 'node:stream/consumers';
+import { requireFinalAnswer } from '../../egress/guarded-agent.js';
 import type { ProbeAnswer, ProbeOutcome, ProbeRequest } from './probe.interface.js';
 
 /** The receiver under test. */
@@ -50,6 +51,7 @@ async function send(
   const { method, body, sameConnection = false } = probe;
   const { request: open } = url.protocol === 'https:' ? https : http;
   const request = open(url, { method, agent, headers: headersOf(probe) });
+  requireFinalAnswer(request);
   let outcome: 'closed' | 'timeout' | undefined;
   const end = (reason: 'closed' | 'timeout', error?: Error): void => {
     outcome ??= reason;
