@@ -106,10 +106,17 @@ export class HttpTransport {
       let hasAnswer = false;
       try {
         const config = this.configOf(request, client, connections, signal);
-        const received = recordReceived(config);
+        const received = recordReceived(config, signal);
         const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
-          const isRefused = !isAcknowledged(request.method, answer);
-          whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+          const sent = requestOf(response);
+          if (isAcknowledged(request.method, answer)) {
+            const isComplete = received.isSent ?? isSent(sent, signal);
+            void isComplete.then((all) => resolve(all ? answer : { reason: 'connection_reset' }));
+          } else {
+            // A receiver that refuses the event needs no more of it.
+            if (sent?.writableFinished === false) sent.destroy();
+            resolve(answer);
+          }
         };
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
@@ -260,18 +267,21 @@ export class HttpTransport {
 interface Received {
   response?: unknown;
   error?: unknown;
+  /** Whether all of the request was sent. */
+  isSent?: Promise<boolean> | undefined;
 }
 
 /** Records the result of the last request that is sent with these settings; an interceptor may repeat it. */
-function recordReceived(config: AxiosRequestConfig): Received {
+function recordReceived(config: AxiosRequestConfig, signal: AbortSignal): Received {
   const received: Received = {};
   const { adapter } = config;
   if (typeof adapter !== 'function') return received;
   config.adapter = async (sent) => {
-    received.response = received.error = undefined;
+    received.response = received.error = received.isSent = undefined;
     try {
       const response = await adapter(sent);
       received.response = response;
+      received.isSent = isSent(requestOf(response), signal);
       return response;
     } catch (error) {
       received.error = error;
@@ -282,19 +292,24 @@ function recordReceived(config: AxiosRequestConfig): Received {
 }
 
 /**
- * Waits until the body is sent: a receiver may acknowledge an event before it has read all of it. One that refuses it needs no more.
- * Without this, one that never reads on would keep the connection and the body for good.
+ * Whether the whole body is sent: a receiver may acknowledge an event before it has read all of it. Without the signal, one that never
+ * reads on would keep the connection and the body for good.
  */
-function whenSent(
+async function isSent(
   request: http.ClientRequest | undefined,
-  isRefused: boolean,
   signal: AbortSignal,
-  done: () => void,
-): void {
-  if (request === undefined || request.writableFinished || request.destroyed) return done();
-  request.once('close', done);
-  signal.addEventListener('abort', () => request.destroy());
-  if (isRefused) request.destroy();
+): Promise<boolean> {
+  if (request === undefined || request.writableFinished) return true;
+  if (request.destroyed) return false;
+  return new Promise((resolve) => {
+    // Node emits it, and changes `writableFinished`, also if the connection has ended before.
+    request.once('finish', () => {
+      const { destroyed, errored } = request.socket!;
+      resolve(!destroyed && !errored);
+    });
+    request.once('close', () => resolve(false));
+    signal.addEventListener('abort', () => request.destroy());
+  });
 }
 
 function requestOf(response: unknown): http.ClientRequest | undefined {
@@ -321,7 +336,9 @@ async function sendByNode(
   agents: GuardedAgents,
 ): Promise<AxiosResponse> {
   const { AxiosError, CanceledError } = axios;
-  const { url, headers, maxContentLength = -1 } = config;
+  const { url, headers } = config;
+  const maxContentLength = config.maxContentLength!;
+  const body = config.data as Buffer | undefined;
   const method = config.method!.toUpperCase();
   const isSecure = url!.startsWith('https:');
   const signal = config.signal as AbortSignal | undefined;
@@ -368,10 +385,13 @@ async function sendByNode(
         request.destroy();
         return;
       }
+      const isRefused = isRefusal(received);
+      // A receiver that repeats the body in its answer may not have read all of it: to close the connection would lose the event.
+      const most = maxContentLength + (isRefused ? 0 : (body?.length ?? 0));
       received.on('data', (chunk: Buffer) => {
+        if (length <= maxContentLength) chunks.push(chunk);
         length += chunk.length;
-        chunks.push(chunk);
-        if (maxContentLength < 0 || length <= maxContentLength) return;
+        if (length <= most || !(isRefused || request.writableFinished)) return;
         // The status has said what matters; the rest may never end.
         succeed(received);
         request.destroy();
@@ -379,13 +399,17 @@ async function sendByNode(
       received.on('end', () => succeed(received));
       received.on('error', fail);
     });
-    request.end(config.data as Buffer | undefined);
+    request.end(body);
   });
 }
 
 /** Without those that are `null`. The `AxiosHeaders` may be of another copy of axios: that for CommonJS. */
 function plainHeaders(headers: InternalAxiosRequestConfig['headers']): http.OutgoingHttpHeaders {
   return typeof headers.toJSON === 'function' ? headers.toJSON() : headers;
+}
+
+function isRefusal({ statusCode }: IncomingMessage): boolean {
+  return statusCode! >= 300;
 }
 
 /** Whether the server itself says that nothing follows the head of its answer. */
