@@ -2,6 +2,7 @@ import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
+import { setImmediate } from 'node:timers';
 import { type GuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -86,7 +87,7 @@ export class HttpTransport {
       this.client = undefined;
       throw error;
     }));
-    if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
+    if (signal.aborted) return ended(signal);
     const connections = this.connections.of(certificate);
     connections.requests++;
     try {
@@ -111,7 +112,7 @@ export class HttpTransport {
           const sent = requestOf(response);
           if (isAcknowledged(request.method, answer)) {
             const isComplete = received.isSent ?? isSent(sent, signal);
-            void isComplete.then((all) => resolve(all ? answer : { reason: 'connection_reset' }));
+            void isComplete.then((all) => resolve(all ? answer : unsent(signal)));
           } else {
             // A receiver that refuses the event needs no more of it.
             if (sent?.writableFinished === false) sent.destroy();
@@ -125,19 +126,24 @@ export class HttpTransport {
             end(response, readAnswer(response) ?? this.unreadable());
           },
           error: (error: unknown) => {
+            if (signal.aborted) return;
             this.warnOfBypass(config, error);
             end(received.response, this.answerBehind(error, received, request.method));
           },
           complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
-        signal.addEventListener('abort', () => {
-          resolve({ reason: signal.reason as 'timeout' | 'aborted' });
+        const abandon = (): void => {
+          const answer = answerOfError(received);
+          const isRefused = answer.statusCode !== undefined;
+          resolve(isRefused ? answer : ended(signal));
           try {
             subscription.unsubscribe();
           } catch {
             // An interceptor's teardown threw; rethrown from a timer, it would end the process.
           }
-        });
+        };
+        // Once the adapter has returned a refusal whose body has not ended.
+        signal.addEventListener('abort', () => setImmediate(abandon));
       } catch (error) {
         resolve(answerOfError(error));
       }
@@ -263,6 +269,14 @@ export class HttpTransport {
   }
 }
 
+function ended(signal: AbortSignal): NoAnswer {
+  return { reason: signal.reason as 'timeout' | 'aborted' };
+}
+
+function unsent(signal: AbortSignal): NoAnswer {
+  return signal.aborted ? ended(signal) : { reason: 'connection_reset' };
+}
+
 /** What the adapter returned or threw, before interceptors. */
 interface Received {
   response?: unknown;
@@ -349,8 +363,6 @@ async function sendByNode(
       agent: isSecure ? agents.httpsAgent : agents.httpAgent,
     });
     limitInterimAnswers(request);
-    // Not the option `signal` of node:http, which takes twice as long as this.
-    signal?.addEventListener('abort', () => request.destroy());
     let answer: IncomingMessage | undefined;
     const chunks: Buffer[] = [];
     const succeed = ({
@@ -362,7 +374,9 @@ async function sendByNode(
       resolve({ ...head, data: Buffer.concat(chunks), config, request });
     };
     const fail = (error: NodeJS.ErrnoException): void => {
-      if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
+      // The status and Retry-After have said what matters, whether or not the body ends.
+      if (answer !== undefined && isRefusal(answer)) return succeed(answer);
+      if (signal?.aborted === true) return reject(error);
       // What follows a complete answer makes the connection unusable, and nothing else.
       if (answer?.complete === true) return succeed(answer);
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
@@ -372,6 +386,11 @@ async function sendByNode(
       reject(AxiosError.from(error, error.code, config, request));
     };
     request.on('error', fail);
+    // Not the option `signal` of node:http, which takes twice as long as this.
+    signal?.addEventListener('abort', () => {
+      fail(new CanceledError(undefined, config));
+      request.destroy();
+    });
     // Node destroys the connection of an answer that changes the protocol, without an error.
     request.on('close', () => {
       if (answer === undefined) fail(UNEXPECTED_PROTOCOL);

@@ -1,10 +1,11 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { HttpModule } from '@nestjs/axios';
 import { BadGatewayException } from '@nestjs/common';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
-import { answer, NO_ANSWERS, OK } from './hostile-answers.js';
+import { answer, lastAnswer, NO_ANSWERS, OK } from './hostile-answers.js';
 import { HostileReceiver } from './hostile-receiver.js';
 
 const NO_CONTENT = 'HTTP/1.1 204 x\r\n\r\n';
@@ -96,6 +97,37 @@ describe.each([
     await bench.clock.advance(15_000);
 
     expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+    await hostile.released();
+  });
+
+  it.each<[string, object, number | undefined]>([
+    ['410 x', { status: 'failed', statusCode: 410 }, undefined],
+    ['503 x\r\nRetry-After: 100', { status: 'scheduled', statusCode: 503 }, 100_000],
+  ])('is refused by an answer that is cut off: %j', async (head, result, wait) => {
+    hostile = await HostileReceiver.start(
+      lastAnswer(`HTTP/1.1 ${head}\r\nContent-Length: 50\r\n\r\nabc`),
+    );
+    const sent = await send(hostile.url);
+
+    expect(sent).toMatchObject(result);
+    expect(sent.nextAttemptAt?.getTime()).toBe(wait && bench.clock.now() + wait);
+    await hostile.released();
+  });
+
+  it('is refused at the deadline by an answer that does not end', async () => {
+    const head = '429 x\r\nRetry-After: 300\r\nTransfer-Encoding: chunked';
+    hostile = await HostileReceiver.start(answer(`HTTP/1.1 ${head}\r\n\r\n`));
+    let heads = (): void => {};
+    const answered = new Promise<void>((resolve) => (heads = resolve));
+    subscribe('http.client.response.finish', heads);
+    const sent = send(hostile.url);
+    await answered;
+    unsubscribe('http.client.response.finish', heads);
+    await bench.clock.advance(15_000);
+    const { statusCode, nextAttemptAt } = await sent;
+
+    expect(statusCode).toBe(429);
+    expect(nextAttemptAt!.getTime()).toBe(bench.clock.now() + 300_000);
     await hostile.released();
   });
 
