@@ -3,7 +3,7 @@ import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } fr
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { setImmediate } from 'node:timers';
-import { type GuardedAgents, limitInterimAnswers } from '../egress/guarded-agent.js';
+import { limitInterimAnswers } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
@@ -57,7 +57,7 @@ const ANSWER_SETTINGS = {
 /**
  * Sends requests through HttpService, and below it through node:http and the egress guard. axios is loaded for the first request.
  *
- * If an interceptor has changed one of the settings, for example to use a proxy, the HTTP adapter of axios sends the request.
+ * If an interceptor has changed a setting other than the agents, for example to use a proxy, the HTTP adapter of axios sends the request.
  */
 export class HttpTransport {
   private readonly log = new PublisherLog();
@@ -178,11 +178,11 @@ export class HttpTransport {
     const cancelToken = new axios.default.CancelToken(() => undefined);
     return {
       http: given ?? (await createHttpService()),
-      sendingOver: ({ settings, keepAliveAgents }) => ({
+      sendingOver: (connections) => ({
         cancelToken,
         adapter: async (config) =>
-          isUnchanged(config, settings)
-            ? sendByNode(axios, config, keepAliveAgents)
+          isUnchanged(config, connections.settings)
+            ? sendByNode(axios, config, connections)
             : stock(config),
       }),
     };
@@ -343,11 +343,11 @@ const UNEXPECTED_PROTOCOL = Object.assign(new Error('The answer changes the prot
   code: 'HPE_UNEXPECTED_UPGRADE',
 });
 
-/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+/** An axios adapter: one request by node:http, with a small answer in memory. */
 async function sendByNode(
   axios: typeof import('axios'),
   config: InternalAxiosRequestConfig,
-  agents: GuardedAgents,
+  connections: Connections,
 ): Promise<AxiosResponse> {
   const { AxiosError, CanceledError } = axios;
   const { url, headers } = config;
@@ -360,7 +360,7 @@ async function sendByNode(
     const request = (isSecure ? https : http).request(url!, {
       method,
       headers: plainHeaders(headers),
-      agent: isSecure ? agents.httpsAgent : agents.httpAgent,
+      agent: connections.agentOf(config, isSecure ? 'httpsAgent' : 'httpAgent'),
     });
     limitInterimAnswers(request);
     let answer: IncomingMessage | undefined;
@@ -381,7 +381,7 @@ async function sendByNode(
       if (answer?.complete === true) return succeed(answer);
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
       if (request.reusedSocket && answer === undefined && CLOSED.has(error.code)) {
-        return resolve(sendByNode(axios, config, agents));
+        return resolve(sendByNode(axios, config, connections));
       }
       reject(AxiosError.from(error, error.code, config, request));
     };

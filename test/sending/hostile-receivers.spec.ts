@@ -1,8 +1,9 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { Agent, createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { AxiosRequestConfig } from 'axios';
 import {
   answer,
   ANSWERS_WITH_MORE,
@@ -152,12 +153,13 @@ describe('an answer that does not end', () => {
   });
 });
 
-describe.each([
-  ['node:http', undefined],
-  ['the adapter of axios', { trace: 1 }],
-])('an answer before the end of the body, over %s', (_adapter, params) => {
+describe.each<[string, AxiosRequestConfig]>([
+  ['node:http', {}],
+  ['an agent of the application', { httpAgent: new Agent({ keepAlive: true }) }],
+  ['the adapter of axios', { params: { trace: 1 } }],
+])('an answer before the end of the body, over %s', (_adapter, settings) => {
   beforeEach(() => {
-    bench.http.axiosRef.interceptors.request.use((config) => Object.assign(config, { params }));
+    bench.http.axiosRef.interceptors.request.use((config) => Object.assign(config, settings));
   });
   const body = Buffer.alloc(BUFFERS, 'x');
   const sendLarge = async (url: string) =>

@@ -1,4 +1,5 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { Agent } from 'node:http';
 import { HttpModule } from '@nestjs/axios';
 import { BadGatewayException } from '@nestjs/common';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -264,6 +265,44 @@ describe.each([
     await send(good.url);
 
     expect(signals).toEqual([expect.any(AbortSignal)]);
+  });
+});
+
+describe('a delivery over an agent of the application', () => {
+  const agent = new Agent({ keepAlive: true });
+  beforeEach(async () => {
+    bench = await PublisherBench.start();
+    bench.http.axiosRef.interceptors.request.use((config) =>
+      Object.assign(config, { httpAgent: agent }),
+    );
+  });
+  afterEach(() => agent.destroy());
+
+  const LONG = `Content-Length: 70000\r\n\r\n${'x'.repeat(70_000)}`;
+  it.each<[string, string, object]>([
+    ['a long 200', `${OK}${LONG}`, { status: 'delivered', statusCode: 200 }],
+    ['a long 410', `HTTP/1.1 410 x\r\n${LONG}`, { status: 'failed', statusCode: 410 }],
+    ['a long 429', `HTTP/1.1 429 x\r\n${LONG}`, { status: 'scheduled', statusCode: 429 }],
+    [
+      'a change of the protocol',
+      'HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
+      { status: 'scheduled', failureReason: 'malformed_response' },
+    ],
+  ])('is judged like others: %s', async (_, text, result) => {
+    hostile = await HostileReceiver.start(answer(text));
+
+    expect(await bench.publisher.send(hostile.url, 'order.created', ['x'])).toMatchObject(result);
+    await hostile.released();
+  });
+
+  it('shares its connections', async () => {
+    hostile = await HostileReceiver.start(answer(NO_CONTENT));
+    for (const id of [1, 2, 3]) {
+      await bench.publisher.send(hostile.url, 'order.created', { id });
+    }
+
+    expect([hostile.requests, hostile.connections]).toEqual([3, 1]);
+    expect(Object.values(agent.freeSockets)).toHaveLength(1);
   });
 });
 
