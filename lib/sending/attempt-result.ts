@@ -257,18 +257,14 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
   ETIMEDOUT: 'timeout',
   HPE_HEADER_OVERFLOW: 'response_too_large',
   EPROTO: 'tls',
-  CERT_HAS_EXPIRED: 'tls',
-  CERT_NOT_YET_VALID: 'tls',
-  CERT_REVOKED: 'tls',
-  CERT_UNTRUSTED: 'tls',
-  CERT_REJECTED: 'tls',
-  CERT_SIGNATURE_FAILURE: 'tls',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'tls',
   SELF_SIGNED_CERT_IN_CHAIN: 'tls',
-  UNABLE_TO_GET_ISSUER_CERT: 'tls',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'tls',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'tls',
+  INVALID_CA: 'tls',
+  INVALID_PURPOSE: 'tls',
+  PATH_LENGTH_EXCEEDED: 'tls',
   HOSTNAME_MISMATCH: 'tls',
+  // Node's code of any other certificate error.
+  UNSPECIFIED: 'tls',
   [PROXY_FAILED]: 'proxy_failed',
 };
 
@@ -276,6 +272,11 @@ const FAMILIES: readonly (readonly [prefix: string, reason: FailureReason])[] = 
   ['HPE_', 'malformed_response'],
   ['ERR_TLS_', 'tls'],
   ['ERR_SSL_', 'tls'],
+  // Node's codes of certificate errors; those without a common prefix are above.
+  ['CERT_', 'tls'],
+  ['CRL_', 'tls'],
+  ['ERROR_IN_C', 'tls'],
+  ['UNABLE_TO_', 'tls'],
 ];
 
 /** How many nested causes are followed, so that a cycle ends. */

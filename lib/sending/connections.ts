@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type http from 'node:http';
 import type { AxiosRequestConfig } from 'axios';
 import type { EgressPolicy } from '../egress/egress-policy.js';
 import type { EgressProxy } from '../egress/egress-proxy.js';
@@ -18,7 +19,7 @@ export interface TransportOptions {
 /** The connections of one identity: that of the publisher, or of a client certificate. */
 export class Connections {
   /** Keep connections for further requests. */
-  readonly keepAliveAgents: GuardedAgents;
+  private readonly keepAliveAgents: GuardedAgents;
   readonly settings: DeliverySettings;
   requests = 0;
   /** The settings that its requests share, once there was one. */
@@ -34,6 +35,12 @@ export class Connections {
     this.oneShotAgents = createGuardedAgents(egress, { tls, proxy, keepAlive: false });
     const { httpAgent, httpsAgent } = this.oneShotAgents;
     this.settings = { ...DELIVERY_SETTINGS, httpAgent, httpsAgent };
+  }
+
+  /** For a request that axios does not send: the agent that an interceptor has set, or else the one that keeps connections. */
+  agentOf(config: AxiosRequestConfig, name: 'httpAgent' | 'httpsAgent'): http.Agent {
+    const agent = config[name] as http.Agent;
+    return agent === this.settings[name] ? this.keepAliveAgents[name] : agent;
   }
 
   close(): void {
@@ -125,17 +132,15 @@ const DECISIVE = [
   'transport',
 ];
 
-/** All settings of a delivery, and those that only the HTTP adapter of axios supports. */
+/** All settings of a delivery but the agents, and those that only the HTTP adapter of axios supports. */
 const SENT_WITH = [
   ...Object.keys(DELIVERY_SETTINGS),
-  'httpAgent',
-  'httpsAgent',
   'maxRate',
   'onUploadProgress',
   'onDownloadProgress',
 ];
 
-/** Whether interceptors and defaults have left the settings of a delivery as they are, and added none. */
+/** Whether interceptors and defaults have left the settings of a delivery as they are, except the agents, and added none. */
 export function isUnchanged(config: AxiosRequestConfig, settings: DeliverySettings): boolean {
   const { data } = config as { readonly data?: unknown };
   return (

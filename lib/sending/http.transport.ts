@@ -2,7 +2,8 @@ import type { HttpService } from '@nestjs/axios';
 import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
 import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
-import { type GuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
+import { setImmediate } from 'node:timers';
+import { requireFinalAnswer } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
 import {
@@ -56,7 +57,7 @@ const ANSWER_SETTINGS = {
 /**
  * Sends requests through HttpService, and below it through node:http and the egress guard. axios is loaded for the first request.
  *
- * If an interceptor has changed one of the settings, for example to use a proxy, the HTTP adapter of axios sends the request.
+ * If an interceptor has changed a setting other than the agents, for example to use a proxy, the HTTP adapter of axios sends the request.
  */
 export class HttpTransport {
   private readonly log = new PublisherLog();
@@ -86,7 +87,7 @@ export class HttpTransport {
       this.client = undefined;
       throw error;
     }));
-    if (signal.aborted) return { reason: signal.reason as 'timeout' | 'aborted' };
+    if (signal.aborted) return ended(signal);
     const connections = this.connections.of(certificate);
     connections.requests++;
     try {
@@ -106,10 +107,17 @@ export class HttpTransport {
       let hasAnswer = false;
       try {
         const config = this.configOf(request, client, connections, signal);
-        const received = recordReceived(config);
+        const received = recordReceived(config, signal);
         const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
-          const isRefused = !isAcknowledged(request.method, answer);
-          whenSent(requestOf(response), isRefused, signal, () => resolve(answer));
+          const sent = requestOf(response);
+          if (isAcknowledged(request.method, answer)) {
+            const isComplete = received.isSent ?? isSent(sent, signal);
+            void isComplete.then((all) => resolve(all ? answer : unsent(signal)));
+          } else {
+            // A receiver that refuses the event needs no more of it.
+            if (sent?.writableFinished === false) sent.destroy();
+            resolve(answer);
+          }
         };
         const subscription = client.http.request<unknown>(config).subscribe({
           next: (response) => {
@@ -118,19 +126,24 @@ export class HttpTransport {
             end(response, readAnswer(response) ?? this.unreadable());
           },
           error: (error: unknown) => {
+            if (signal.aborted) return;
             this.warnOfBypass(config, error);
             end(received.response, this.answerBehind(error, received, request.method));
           },
           complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
-        signal.addEventListener('abort', () => {
-          resolve({ reason: signal.reason as 'timeout' | 'aborted' });
+        const abandon = (): void => {
+          const answer = answerOfError(received);
+          const isRefused = answer.statusCode !== undefined;
+          resolve(isRefused ? answer : ended(signal));
           try {
             subscription.unsubscribe();
           } catch {
             // An interceptor's teardown threw; rethrown from a timer, it would end the process.
           }
-        });
+        };
+        // Once the adapter has returned a refusal whose body has not ended.
+        signal.addEventListener('abort', () => setImmediate(abandon));
       } catch (error) {
         resolve(answerOfError(error));
       }
@@ -165,11 +178,11 @@ export class HttpTransport {
     const cancelToken = new axios.default.CancelToken(() => undefined);
     return {
       http: given ?? (await createHttpService()),
-      sendingOver: ({ settings, keepAliveAgents }) => ({
+      sendingOver: (connections) => ({
         cancelToken,
         adapter: async (config) =>
-          isUnchanged(config, settings)
-            ? sendByNode(axios, config, keepAliveAgents)
+          isUnchanged(config, connections.settings)
+            ? sendByNode(axios, config, connections)
             : stock(config),
       }),
     };
@@ -256,22 +269,33 @@ export class HttpTransport {
   }
 }
 
+function ended(signal: AbortSignal): NoAnswer {
+  return { reason: signal.reason as 'timeout' | 'aborted' };
+}
+
+function unsent(signal: AbortSignal): NoAnswer {
+  return signal.aborted ? ended(signal) : { reason: 'connection_reset' };
+}
+
 /** What the adapter returned or threw, before interceptors. */
 interface Received {
   response?: unknown;
   error?: unknown;
+  /** Whether all of the request was sent. */
+  isSent?: Promise<boolean> | undefined;
 }
 
 /** Records the result of the last request that is sent with these settings; an interceptor may repeat it. */
-function recordReceived(config: AxiosRequestConfig): Received {
+function recordReceived(config: AxiosRequestConfig, signal: AbortSignal): Received {
   const received: Received = {};
   const { adapter } = config;
   if (typeof adapter !== 'function') return received;
   config.adapter = async (sent) => {
-    received.response = received.error = undefined;
+    received.response = received.error = received.isSent = undefined;
     try {
       const response = await adapter(sent);
       received.response = response;
+      received.isSent = isSent(requestOf(response), signal);
       return response;
     } catch (error) {
       received.error = error;
@@ -282,19 +306,24 @@ function recordReceived(config: AxiosRequestConfig): Received {
 }
 
 /**
- * Waits until the body is sent: a receiver may acknowledge an event before it has read all of it. One that refuses it needs no more.
- * Without this, one that never reads on would keep the connection and the body for good.
+ * Whether the whole body is sent: a receiver may acknowledge an event before it has read all of it. Without the signal, one that never
+ * reads on would keep the connection and the body for good.
  */
-function whenSent(
+async function isSent(
   request: http.ClientRequest | undefined,
-  isRefused: boolean,
   signal: AbortSignal,
-  done: () => void,
-): void {
-  if (request === undefined || request.writableFinished || request.destroyed) return done();
-  request.once('close', done);
-  signal.addEventListener('abort', () => request.destroy());
-  if (isRefused) request.destroy();
+): Promise<boolean> {
+  if (request === undefined || request.writableFinished) return true;
+  if (request.destroyed) return false;
+  return new Promise((resolve) => {
+    // Node emits it, and changes `writableFinished`, also if the connection has ended before.
+    request.once('finish', () => {
+      const { destroyed, errored } = request.socket!;
+      resolve(!destroyed && !errored);
+    });
+    request.once('close', () => resolve(false));
+    signal.addEventListener('abort', () => request.destroy());
+  });
 }
 
 function requestOf(response: unknown): http.ClientRequest | undefined {
@@ -310,14 +339,16 @@ function requestOf(response: unknown): http.ClientRequest | undefined {
 /** Errors of a connection that its server has closed. */
 const CLOSED: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE']);
 
-/** An axios adapter: one request by node:http, through the guarded agents, with a small answer in memory. */
+/** An axios adapter: one request by node:http, with a small answer in memory. */
 async function sendByNode(
   axios: typeof import('axios'),
   config: InternalAxiosRequestConfig,
-  agents: GuardedAgents,
+  connections: Connections,
 ): Promise<AxiosResponse> {
   const { AxiosError, CanceledError } = axios;
-  const { url, headers, maxContentLength = -1 } = config;
+  const { url, headers } = config;
+  const maxContentLength = config.maxContentLength!;
+  const body = config.data as Buffer | undefined;
   const method = config.method!.toUpperCase();
   const isSecure = url!.startsWith('https:');
   const signal = config.signal as AbortSignal | undefined;
@@ -325,11 +356,9 @@ async function sendByNode(
     const request = (isSecure ? https : http).request(url!, {
       method,
       headers: plainHeaders(headers),
-      agent: isSecure ? agents.httpsAgent : agents.httpAgent,
+      agent: connections.agentOf(config, isSecure ? 'httpsAgent' : 'httpAgent'),
     });
     requireFinalAnswer(request);
-    // Not the option `signal` of node:http, which takes twice as long as this.
-    signal?.addEventListener('abort', () => request.destroy());
     let answer: IncomingMessage | undefined;
     const chunks: Buffer[] = [];
     const succeed = ({
@@ -341,16 +370,23 @@ async function sendByNode(
       resolve({ ...head, data: Buffer.concat(chunks), config, request });
     };
     const fail = (error: NodeJS.ErrnoException): void => {
-      if (signal?.aborted === true) return reject(new CanceledError(undefined, config));
+      // The status and Retry-After have said what matters, whether or not the body ends.
+      if (answer !== undefined && isRefusal(answer)) return succeed(answer);
+      if (signal?.aborted === true) return reject(error);
       // What follows a complete answer makes the connection unusable, and nothing else.
       if (answer?.complete === true) return succeed(answer);
       // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
       if (request.reusedSocket && answer === undefined && CLOSED.has(error.code)) {
-        return resolve(sendByNode(axios, config, agents));
+        return resolve(sendByNode(axios, config, connections));
       }
       reject(AxiosError.from(error, error.code, config, request));
     };
     request.on('error', fail);
+    // Not the option `signal` of node:http, which takes twice as long as this.
+    signal?.addEventListener('abort', () => {
+      fail(new CanceledError(undefined, config));
+      request.destroy();
+    });
     request.on('response', (received) => {
       answer = received;
       let length = 0;
@@ -360,10 +396,13 @@ async function sendByNode(
         request.destroy();
         return;
       }
+      const isRefused = isRefusal(received);
+      // A receiver that repeats the body in its answer may not have read all of it: to close the connection would lose the event.
+      const most = maxContentLength + (isRefused ? 0 : (body?.length ?? 0));
       received.on('data', (chunk: Buffer) => {
+        if (length <= maxContentLength) chunks.push(chunk);
         length += chunk.length;
-        chunks.push(chunk);
-        if (maxContentLength < 0 || length <= maxContentLength) return;
+        if (length <= most || !(isRefused || request.writableFinished)) return;
         // The status has said what matters; the rest may never end.
         succeed(received);
         request.destroy();
@@ -371,13 +410,17 @@ async function sendByNode(
       received.on('end', () => succeed(received));
       received.on('error', fail);
     });
-    request.end(config.data as Buffer | undefined);
+    request.end(body);
   });
 }
 
 /** Without those that are `null`. The `AxiosHeaders` may be of another copy of axios: that for CommonJS. */
 function plainHeaders(headers: InternalAxiosRequestConfig['headers']): http.OutgoingHttpHeaders {
   return typeof headers.toJSON === 'function' ? headers.toJSON() : headers;
+}
+
+function isRefusal({ statusCode }: IncomingMessage): boolean {
+  return statusCode! >= 300;
 }
 
 /** Whether the server itself says that nothing follows the head of its answer. */

@@ -1,8 +1,9 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { Agent, createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import type { AxiosRequestConfig } from 'axios';
 import {
   answer,
   ANSWERS_WITH_MORE,
@@ -152,12 +153,13 @@ describe('an answer that does not end', () => {
   });
 });
 
-describe.each([
-  ['node:http', undefined],
-  ['the adapter of axios', { trace: 1 }],
-])('an answer before the end of the body, over %s', (_adapter, params) => {
+describe.each<[string, AxiosRequestConfig]>([
+  ['node:http', {}],
+  ['an agent of the application', { httpAgent: new Agent({ keepAlive: true }) }],
+  ['the adapter of axios', { params: { trace: 1 } }],
+])('an answer before the end of the body, over %s', (_adapter, settings) => {
   beforeEach(() => {
-    bench.http.axiosRef.interceptors.request.use((config) => Object.assign(config, { params }));
+    bench.http.axiosRef.interceptors.request.use((config) => Object.assign(config, settings));
   });
   const body = Buffer.alloc(BUFFERS, 'x');
   const sendLarge = async (url: string) =>
@@ -210,6 +212,27 @@ describe.each([
     await hostile.received(1);
   });
 
+  it.each<[string, (socket: Socket) => void]>([
+    ['resets the connection', (socket) => socket.pause().resetAndDestroy()],
+    ['closes the connection', (socket) => socket.pause().destroy()],
+    ['ends its side, which ends the answer', (socket) => void socket.end()],
+  ])('is no acknowledgement if the receiver then %s', async (_, end) => {
+    hostile = await HostileReceiver.start(() => {}, {
+      onConnection: (socket) =>
+        socket.once('data', () =>
+          socket.write(`${OK}Connection: close\r\n\r\nok`, () => end(socket)),
+        ),
+    });
+
+    expect(await sendLarge(hostile.url)).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'connection_reset',
+    });
+    await hostile.released();
+    expect(hostile.requests).toBe(0);
+    await expectOthersServed();
+  });
+
   it('is no acknowledgement if the receiver does not read on until the deadline', async () => {
     hostile = await unread('HTTP/1.1 200 x\r\nContent-Length: 0\r\n\r\n');
     const sent = sendLarge(hostile.url);
@@ -219,6 +242,31 @@ describe.each([
     expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
     readOn();
     await hostile.released();
+  });
+});
+
+describe('a long acknowledgement before the end of the body', () => {
+  it.each([BUFFERS, 1024 * 1024])('does not cut off a body of %d bytes', async (size) => {
+    hostile = await HostileReceiver.start(() => {});
+    let echoed = 0;
+    const server = createServer((request, response) => {
+      response.writeHead(200);
+      request.on('data', (chunk: Buffer) => (echoed += chunk.length)).pipe(response);
+      request.on('error', () => {});
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`;
+    const contentType = 'application/octet-stream';
+    const body = Buffer.alloc(size, 'x');
+
+    expect(await bench.publisher.send(url, 'order.created', body, { contentType })).toMatchObject({
+      status: 'delivered',
+      statusCode: 200,
+    });
+    server.close();
+    server.closeIdleConnections();
+    await once(server, 'close');
+    expect(echoed).toBe(size);
   });
 });
 

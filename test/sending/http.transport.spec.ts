@@ -1,10 +1,12 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { Agent } from 'node:http';
 import { HttpModule } from '@nestjs/axios';
 import { BadGatewayException } from '@nestjs/common';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
-import { answer, NO_ANSWERS, OK } from './hostile-answers.js';
+import { answer, lastAnswer, NO_ANSWERS, OK } from './hostile-answers.js';
 import { HostileReceiver } from './hostile-receiver.js';
 
 const NO_CONTENT = 'HTTP/1.1 204 x\r\n\r\n';
@@ -96,6 +98,37 @@ describe.each([
     await bench.clock.advance(15_000);
 
     expect(await sent).toMatchObject({ status: 'scheduled', failureReason: 'timeout' });
+    await hostile.released();
+  });
+
+  it.each<[string, object, number | undefined]>([
+    ['410 x', { status: 'failed', statusCode: 410 }, undefined],
+    ['503 x\r\nRetry-After: 100', { status: 'scheduled', statusCode: 503 }, 100_000],
+  ])('is refused by an answer that is cut off: %j', async (head, result, wait) => {
+    hostile = await HostileReceiver.start(
+      lastAnswer(`HTTP/1.1 ${head}\r\nContent-Length: 50\r\n\r\nabc`),
+    );
+    const sent = await send(hostile.url);
+
+    expect(sent).toMatchObject(result);
+    expect(sent.nextAttemptAt?.getTime()).toBe(wait && bench.clock.now() + wait);
+    await hostile.released();
+  });
+
+  it('is refused at the deadline by an answer that does not end', async () => {
+    const head = '429 x\r\nRetry-After: 300\r\nTransfer-Encoding: chunked';
+    hostile = await HostileReceiver.start(answer(`HTTP/1.1 ${head}\r\n\r\n`));
+    let heads = (): void => {};
+    const answered = new Promise<void>((resolve) => (heads = resolve));
+    subscribe('http.client.response.finish', heads);
+    const sent = send(hostile.url);
+    await answered;
+    unsubscribe('http.client.response.finish', heads);
+    await bench.clock.advance(15_000);
+    const { statusCode, nextAttemptAt } = await sent;
+
+    expect(statusCode).toBe(429);
+    expect(nextAttemptAt!.getTime()).toBe(bench.clock.now() + 300_000);
     await hostile.released();
   });
 
@@ -232,6 +265,44 @@ describe.each([
     await send(good.url);
 
     expect(signals).toEqual([expect.any(AbortSignal)]);
+  });
+});
+
+describe('a delivery over an agent of the application', () => {
+  const agent = new Agent({ keepAlive: true });
+  beforeEach(async () => {
+    bench = await PublisherBench.start();
+    bench.http.axiosRef.interceptors.request.use((config) =>
+      Object.assign(config, { httpAgent: agent }),
+    );
+  });
+  afterEach(() => agent.destroy());
+
+  const LONG = `Content-Length: 70000\r\n\r\n${'x'.repeat(70_000)}`;
+  it.each<[string, string, object]>([
+    ['a long 200', `${OK}${LONG}`, { status: 'delivered', statusCode: 200 }],
+    ['a long 410', `HTTP/1.1 410 x\r\n${LONG}`, { status: 'failed', statusCode: 410 }],
+    ['a long 429', `HTTP/1.1 429 x\r\n${LONG}`, { status: 'scheduled', statusCode: 429 }],
+    [
+      'a change of the protocol',
+      'HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n',
+      { status: 'scheduled', failureReason: 'malformed_response' },
+    ],
+  ])('is judged like others: %s', async (_, text, result) => {
+    hostile = await HostileReceiver.start(answer(text));
+
+    expect(await bench.publisher.send(hostile.url, 'order.created', ['x'])).toMatchObject(result);
+    await hostile.released();
+  });
+
+  it('shares its connections', async () => {
+    hostile = await HostileReceiver.start(answer(NO_CONTENT));
+    for (const id of [1, 2, 3]) {
+      await bench.publisher.send(hostile.url, 'order.created', { id });
+    }
+
+    expect([hostile.requests, hostile.connections]).toEqual([3, 1]);
+    expect(Object.values(agent.freeSockets)).toHaveLength(1);
   });
 });
 
