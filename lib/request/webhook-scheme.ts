@@ -130,12 +130,8 @@ export interface EventPoll {
   ): Promise<FetchedEvents>;
 }
 
-export interface FetchedEvents {
-  /** By id. */
-  readonly events: ReadonlyMap<string, IncomingWebhook>;
-  /** Whether the sender has more. */
-  readonly more: boolean;
-}
+/** By id. */
+export type FetchedEvents = ReadonlyMap<string, IncomingWebhook>;
 
 /** An answer of the answer table. */
 export interface AnswerFacts {
