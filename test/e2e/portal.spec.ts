@@ -115,7 +115,13 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect(session.json).toMatchObject(look);
     expect(plain.answer.json).toMatchObject({ language: 'en-GB' });
     expect(plain.answer.json).not.toHaveProperty('displayName');
-    for (const url of ['https://evil.example/', 'https://app.example.evil.example', '/settings']) {
+    for (const url of [
+      'https://evil.example/',
+      'https://app.example.evil.example',
+      'https://ada@app.example/',
+      'blob:https://app.example/1',
+      '/settings',
+    ]) {
       expect(() => link(url)).toThrow('returnUrl');
     }
     expect(() => link('javascript:alert(1)')).toThrow('portal.returnOrigins');
