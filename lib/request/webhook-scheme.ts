@@ -188,8 +188,8 @@ export interface WebhookScheme {
   /** The scheme that decides about requests with credentials of it whose token does not hold. */
   readonly fallback?: WebhookScheme | undefined;
 
-  /** Headers that have the credentials, in lower case: the inbox never records them. */
-  readonly credentialHeaders?: readonly string[] | undefined;
+  /** Headers that have the credentials, in lower case: the inbox never records them. It may grow with each request. */
+  readonly credentialHeaders?: Iterable<string> | undefined;
 
   /** Whether a request has credentials of this scheme, valid or not. */
   hasCredentials(headers: RequestHeaders): boolean;
