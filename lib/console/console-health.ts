@@ -137,8 +137,9 @@ function stateOf(
   return { state: 'failing', since: new Date(since), reason: told.failure! };
 }
 
-function standingOf(
-  { id, tenant }: WebhookEndpointView,
+/** The counts of an endpoint, without those of another tenant whose endpoint had its id before. */
+export function standingOf(
+  { id, tenant }: Pick<WebhookEndpointView, 'id' | 'tenant'>,
   stats: WebhookDeliveryStats | undefined,
 ): WebhookDeliveryStats['endpoints'][number] | undefined {
   return stats?.endpoints.find((one) => one.endpointId === id && one.tenant === tenant);

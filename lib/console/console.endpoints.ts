@@ -112,9 +112,10 @@ export class ConsoleEndpoints {
     readQuery(query, []);
     const { tenant } = await this.endpoints.get(id, scopeOf(access));
     const filter = { endpointId: id, keyState: 'blocking' as const };
-    const options = { ...readTenant(access, tenant), limit: MAX_BLOCKED };
+    const options = { ...scopeOf({ tenant }), limit: MAX_BLOCKED };
     const { deliveries } = await this.deliveries.list(filter, options);
-    const items = deliveries.map(({ id: deliveryId, orderingKey, updatedAt, ...delivery }) => {
+    const own = deliveries.filter((one) => one.tenant === tenant);
+    const items = own.map(({ id: deliveryId, orderingKey, updatedAt, ...delivery }) => {
       const { event, failureReason } = delivery;
       return { orderingKey: orderingKey!, deliveryId, event, since: updatedAt, failureReason };
     });

@@ -19,7 +19,8 @@ import type {
   RecoveryPreview,
   RecoveryRow,
 } from './console-api.js';
-import { readBody, readQuery, readTenant, readTimes, RECOVERY } from './console-input.js';
+import { standingOf } from './console-health.js';
+import { readBody, readQuery, readTimes, RECOVERY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import { act, type ConsoleCall, type ConsoleRoute, read, scopeOf } from './console-route.js';
@@ -117,8 +118,8 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     const { since } = readTimes({ since: from, until: undefined });
     const until = this.clock.now();
     const range = { endpointId: id, ...(since && { since }), until: new Date(until) };
-    const stats = await this.deliveries.stats(range, readTenant(access, tenant));
-    const total = stats.dead;
+    const stats = await this.deliveries.stats(range, scopeOf({ tenant }));
+    const total = standingOf({ id, tenant }, stats)?.dead ?? 0;
     if (dryRun) return { dryRun, count: total };
     if (disabled !== undefined) {
       throw new ConsoleError('unsupported_option', 'The endpoint is disabled; enable it first.');

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BeforeApplicationShutdown, Injectable } from '@nestjs/common';
+import { MINUTE } from '../clock/duration.js';
 import { type CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleError } from './console-problem.js';
@@ -11,6 +12,8 @@ const MAX_STREAMS = 100;
 const MAX_OF_TENANT = 10;
 /** Milliseconds between two pings, below the idle timeout of common proxies. */
 const PING = 25_000;
+/** The page connects again after this time, and the guards of the console see whether its session still holds. */
+const LIFETIME = 5 * MINUTE;
 /** Bytes that are buffered for a slow reader. Its stream is then closed; the page connects again and reloads its lists. */
 const MAX_UNREAD = 262_144;
 
@@ -44,7 +47,8 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
   }
 
   /**
-   * Sends the changes that a session may see, until the reader leaves, the session expires or the application ends.
+   * Sends the changes that a session may see, until the reader leaves, the session expires, the application ends or the stream is
+   * five minutes old.
    *
    * @param headers - of the answer, beside those of the stream
    */
@@ -78,11 +82,11 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     };
     pingLater();
     // A session that has expired must not go on listening.
-    const cancelExpiry =
-      expiresAt && this.clock.wakeAt(expiresAt.getTime(), () => void response.end());
+    const endsAt = Math.min(this.clock.now() + LIFETIME, expiresAt?.getTime() ?? Infinity);
+    const cancelExpiry = this.clock.wakeAt(endsAt, () => void response.end());
     const end = (): void => {
       cancelPing();
-      cancelExpiry?.();
+      cancelExpiry();
       unsubscribe();
       this.open.delete(end);
       response.end();

@@ -105,7 +105,8 @@ export class WebhookPortal {
     const { expiresIn, ...grant } = readArgument(LINK, link, 'link');
     const { url: base, returnOrigins } = this.portal;
     const { returnUrl } = grant;
-    if (returnUrl !== undefined && !returnOrigins.includes(new URL(returnUrl).origin)) {
+    // The origin of a `blob:` URL is that of the page which made it.
+    if (returnUrl !== undefined && !returnOrigins.some((one) => returnUrl.startsWith(`${one}/`))) {
       const allowed = returnOrigins.length === 0 ? 'none is set' : returnOrigins.join(', ');
       throw invalidOptions([
         {

@@ -177,6 +177,7 @@ export class WebhookDeliveries {
   async recover(
     filter: WebhookDeliveryFilter & { readonly endpointId: string },
     options: {
+      /** Of the endpoint; `undefined`: only deliveries without a tenant. */
       readonly tenant: string | undefined;
       /** `next` of the last part. */
       readonly after: DeliveryPageRequest['after'];
@@ -194,7 +195,7 @@ export class WebhookDeliveries {
   }> {
     const { tenant, after, limit } = options;
     const wanted = readRedeliveryFilter(filter, tenant);
-    const found = await this.collect(wanted, limit, after);
+    const found = await this.collect(wanted, limit, after, (one) => one.delivery.tenant === tenant);
     // Of all endpoints of a tenant together; an endpoint without a tenant has a limit of its own.
     const key = tenant ?? `\0${filter.endpointId}`;
     const allowed = this.rate.take(key, found.length, this.perMinute);
@@ -314,10 +315,11 @@ export class WebhookDeliveries {
     filter: DeliveryFilter,
     limit: number,
     after: DeliveryPageRequest['after'],
+    accepts: (one: ListedOutgoing) => boolean = () => true,
   ): Promise<readonly ListedOutgoing[]> {
     const found: ListedOutgoing[] = [];
     for await (const one of eachDelivery(this.queue, filter, Math.min(MAX_PAGE, limit), after)) {
-      if (isOutgoing(one)) found.push(one);
+      if (isOutgoing(one) && accepts(one)) found.push(one);
       if (found.length === limit) break;
     }
     return found;

@@ -194,7 +194,7 @@ export type FailureReason =
   | 'endpoint_overloaded'
   /** The signer failed, returned no valid signature, or exceeded the attempt's timeout. */
   | 'signing_failed'
-  /** No signing key is valid now, or the key provider failed. */
+  /** No signing key is valid now, the key provider failed, or a stored secret or credential cannot be decrypted. */
   | 'no_signing_key'
   /** The token endpoint of the endpoint's OAuth 2 credentials issued no access token. */
   | 'credentials_unavailable'

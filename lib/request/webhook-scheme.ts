@@ -130,12 +130,8 @@ export interface EventPoll {
   ): Promise<FetchedEvents>;
 }
 
-export interface FetchedEvents {
-  /** By id. */
-  readonly events: ReadonlyMap<string, IncomingWebhook>;
-  /** Whether the sender has more. */
-  readonly more: boolean;
-}
+/** By id. */
+export type FetchedEvents = ReadonlyMap<string, IncomingWebhook>;
 
 /** An answer of the answer table. */
 export interface AnswerFacts {
@@ -192,8 +188,8 @@ export interface WebhookScheme {
   /** The scheme that decides about requests with credentials of it whose token does not hold. */
   readonly fallback?: WebhookScheme | undefined;
 
-  /** Headers that have the credentials, in lower case: the inbox never records them. */
-  readonly credentialHeaders?: readonly string[] | undefined;
+  /** Headers that have the credentials, in lower case: the inbox never records them. It may grow with each request. */
+  readonly credentialHeaders?: Iterable<string> | undefined;
 
   /** Whether a request has credentials of this scheme, valid or not. */
   hasCredentials(headers: RequestHeaders): boolean;

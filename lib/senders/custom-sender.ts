@@ -83,14 +83,24 @@ const OPTIONS = object<CustomSenderOptions>()({
  */
 export function customSender(options: CustomSenderOptions): WebhookSender {
   const { verify, sign, ...form } = readOptions(OPTIONS, options, 'customSender');
+  const credentialHeaders = new Set<string>();
+  const noted = (name: string): string => {
+    credentialHeaders.add(name.toLowerCase());
+    return name;
+  };
   return createSender({
     ...declaredParts(form),
     present: [],
+    credentialHeaders,
     hasCredentials: () => true,
     read: (headers) => ({
       async holdFor(body, { target }): Promise<boolean | Proof> {
+        const watched: RequestHeaders = {
+          get: (name) => headers.get(noted(name)),
+          all: (name) => headers.all(noted(name)),
+        };
         try {
-          const proof: unknown = await verify({ headers, body, target });
+          const proof: unknown = await verify({ headers: watched, body, target });
           if (typeof proof === 'boolean') return proof;
           const { id, timestamp } = (proof ?? {}) as SignedFacts;
           // A function that returns nothing has verified nothing.

@@ -66,8 +66,8 @@ export interface PollOptions extends EgressOptions, Pick<JwksFetchOptions, 'ca'>
   /** Whether the transmitter may hold a request until there is an event; default `true`. */
   readonly longPolling?: boolean | undefined;
   /**
-   * Time from one request to the next if the first found no event, in milliseconds or as a string; default `'5s'`. If the transmitter
-   * held the first one for longer, the next follows at once.
+   * Time from one request to the next if the first brought no new event, in milliseconds or as a string; default `'5s'`. If the
+   * transmitter held the first one for longer, the next follows at once.
    */
   readonly interval?: Duration | undefined;
   /** Maximum time of a request with its `authorization`, longer than the transmitter holds it; default `'5m'`. */
@@ -348,7 +348,7 @@ function createPoll(
         signal,
         maxBytes: (maxEvents + 1) * (MAX_TOKEN_BYTES + OVERHEAD),
       });
-      const { sets = {}, moreAvailable } = isObject(document) ? document : {};
+      const { sets = {} } = isObject(document) ? document : {};
       if (!isObject(document) || !isObject(sets)) {
         throw new UnreadableAnswer('the answer has no object "sets"');
       }
@@ -357,7 +357,7 @@ function createPoll(
         const body = typeof token === 'string' ? token : '';
         return [id, fromRequestLike({ method: 'POST', url: url.href, headers, body })] as const;
       });
-      return { events: new Map(events), more: moreAvailable === true };
+      return new Map(events);
     },
   };
 }

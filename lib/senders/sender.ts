@@ -151,6 +151,8 @@ export interface SenderParts {
   readonly present: readonly string[];
   /** Default: the request has one of the headers {@link present}. */
   readonly hasCredentials?: WebhookScheme['hasCredentials'];
+  /** Default: {@link present}. */
+  readonly credentialHeaders?: WebhookScheme['credentialHeaders'];
   /** Seconds. */
   readonly tolerance: number;
   /**
@@ -241,7 +243,7 @@ export function createSender(parts: SenderParts): WebhookSender {
       poll: parts.poll,
       checkKeySets: parts.checkKeySets,
       sharesIds: parts.envelope !== undefined,
-      credentialHeaders: parts.present,
+      credentialHeaders: parts.credentialHeaders ?? parts.present,
 
       hasCredentials:
         parts.hasCredentials ??

@@ -1,5 +1,8 @@
-import { get } from 'node:http';
+import { once } from 'node:events';
+import { get, type IncomingMessage } from 'node:http';
 import { afterEach, describe, expect, it } from '@jest/globals';
+import { type CanActivate, Injectable } from '@nestjs/common';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
 import { adapters } from '../fixtures/adapters.js';
 import { call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
@@ -28,5 +31,25 @@ describe.each(adapters)('the stream of changes on %s', (_, create) => {
 
     await closed;
     expect((await call(origin, 'GET', `${API}/session`)).status).toBe(200);
+  });
+
+  it('ends streams after five minutes, so that a guard sees their readers again', async () => {
+    let isAllowed = true;
+    @Injectable()
+    class Session implements CanActivate {
+      canActivate = (): boolean => isAllowed;
+    }
+    const clock = new TestClock();
+    started = await startConsole(create(), { guards: [Session] }, { clock });
+    const { origin } = started;
+    const stream = await new Promise<IncomingMessage>((resolve, reject) => {
+      get(`${origin}${API}/events`, resolve).on('error', reject);
+    });
+    const ended = once(stream.resume(), 'end');
+    isAllowed = false;
+    await clock.advance(300_000);
+    await ended;
+
+    expect((await call(origin, 'GET', `${API}/events`)).status).toBe(403);
   });
 });

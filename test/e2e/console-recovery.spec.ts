@@ -141,6 +141,34 @@ describe.each(adapters)('recovery of an endpoint on %s', (_, create) => {
     expect(json).toMatchObject({ recovery: { endpoint: 'crm', tenant: 'globex' } });
   });
 
+  it('recovers no delivery of a tenant whose endpoint had the id before', async () => {
+    const endpointStore = new MemoryEndpointStore();
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { status: () => 500, publisher: { endpoints: [], endpointStore, sealingKeys } },
+    );
+    const { origin } = started;
+    const endpoints = started.app.get(WebhookEndpoints);
+    const url = 'https://192.0.2.1/hooks';
+    const published = { orderingKey: 'sku-1' };
+    await endpoints.create({ id: 'crm', url, tenant: 'acme', onDead: 'block' });
+    const foreign = await started.publish('order.created', {}, 'acme', published);
+    await endpoints.delete('crm');
+    await endpoints.create({ id: 'crm', url, onDead: 'block' });
+    const own = await started.publish('order.created', {}, undefined, published);
+    const preview = await call(origin, 'POST', RECOVERY, { dryRun: true });
+    const blocked = await call(origin, 'GET', `${API}/endpoints/crm/blocked-keys`);
+    await call(origin, 'POST', RECOVERY, { dryRun: false });
+    await until(async () => (await recovery(started))?.status === 'done');
+    const { status } = (await call(origin, 'GET', `${API}/deliveries/${foreign[0]}`)).json!;
+
+    expect(preview.json).toEqual({ dryRun: true, count: 1 });
+    expect(blocked.json).toMatchObject({ items: [{ deliveryId: own[0] }] });
+    expect(await recovery(started)).toMatchObject({ total: 1, sent: 1, skipped: 0 });
+    expect(status).toBe('dead');
+  });
+
   it('does not send again what dies again', async () => {
     const clock = await startAfterOutage(1_000);
     started.transport.respondWith(500);

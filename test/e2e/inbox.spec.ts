@@ -10,7 +10,7 @@ import {
   type WebhookReceiverOptions,
   WebhookGuard,
 } from 'nestjs-webhook-token';
-import { staticToken } from 'nestjs-webhook-token/senders';
+import { customSender, staticToken } from 'nestjs-webhook-token/senders';
 import { adapters } from '../fixtures/adapters.js';
 import { forged } from '../fixtures/forged-token.js';
 import { head, post, send } from '../fixtures/http-client.js';
@@ -250,6 +250,31 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     expect(statuses).toEqual([200, 201, 400, 405]);
     const { entries } = await inbox.list();
     expect(entries).toHaveLength(4);
+    for (const { id } of entries) {
+      const entry = await inbox.get(id);
+      expect(entry?.headers).toContainEqual(['x-test', '1']);
+      expect(JSON.stringify(entry)).not.toContain(value);
+    }
+  });
+
+  it('never keeps a header that the function of a custom sender reads', async () => {
+    const value = 'the-value-that-acme-sends';
+    const sender = customSender({
+      name: 'acme',
+      verify: ({ headers }) => headers.get('x-acme-key') === value,
+      event: () => 'order.created',
+    });
+    await start({ headers: true }, { sender });
+    const headers = { 'x-acme-key': value, 'content-type': 'application/json', 'x-test': '1' };
+    for (const [method, body] of [
+      ['POST', '{"n":1}'],
+      ['GET', undefined],
+    ] as const) {
+      await send(receiver.origin, { method, path: '/webhooks', headers, body });
+    }
+    const { entries } = await inbox.list();
+
+    expect(entries).toHaveLength(2);
     for (const { id } of entries) {
       const entry = await inbox.get(id);
       expect(entry?.headers).toContainEqual(['x-test', '1']);

@@ -44,8 +44,6 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
   /** `undefined` if nothing is recorded. */
   readonly writer: InboxWriter | undefined;
 
-  /** Of all receivers: a request may be refused before its receiver is known. */
-  private readonly credentialHeaders: ReadonlySet<string>;
   private readonly nonce = randomBytes(4).toString('hex');
   private counter = 0;
   private explained = 0;
@@ -55,14 +53,17 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
   constructor(
     @Inject(WEBHOOK_INBOX) readonly inbox: ResolvedInbox | undefined,
     reporter?: ReceiverReporter,
-    @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers = new Map(),
+    @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers = new Map(),
   ) {
-    this.credentialHeaders = new Set(
-      [...receivers.values()].flatMap(({ scheme }) => scheme.credentialHeaders ?? []),
-    );
     reporter?.observers.add((answered) => this.answered(answered));
     this.writer =
       inbox && new InboxWriter(inbox.store, inbox.clock, (error) => this.logOutage(error));
+  }
+
+  /** Of all receivers: a request may be refused before its receiver is known. */
+  private get credentialHeaders(): ReadonlySet<string> {
+    const schemes = [...this.receivers.values()].map(({ scheme }) => scheme);
+    return new Set(schemes.flatMap(({ credentialHeaders = [] }) => [...credentialHeaders]));
   }
 
   onApplicationBootstrap(): void {
