@@ -888,6 +888,47 @@ describe('a request of jwtSender with several events', () => {
   });
 });
 
+it.each(adapters)(
+  'accepts a secret beside a key set, whatever the kid, on %s',
+  async (_, create) => {
+    const set = await JwksServer.start([jwk]);
+    const jwksFetch = { ca: JWKS_CA, allowPrivateNetworks: true };
+    const sender = jwtSender({
+      name: 'acme',
+      secret: SECRET,
+      jwksUri: set.uri,
+      jwksFetch,
+      event: () => 'a.b',
+    });
+    const receiver = await startApp(create(), {
+      options: { receiver: { path: 'in', sender }, clock },
+      providers: [ReceivedEvents],
+    });
+    const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
+      const token = forgedJwt(
+        { ...header },
+        { exp: seconds() + 300, jti: `j-${nextNumber()}` },
+        key,
+      );
+      const headers = { authorization: `Bearer ${token}` };
+      return (await send(receiver.origin, { path: '/in', headers, body: '{}' })).status;
+    };
+    const bySecret = [
+      await deliver({ alg: 'HS256' }, SECRET),
+      await deliver({ alg: 'HS256', kid: '2025' }, SECRET),
+      await deliver({ alg: 'HS256', kid: '2025' }, NEXT),
+    ];
+    const { hits } = set;
+    const bySet = await deliver({ alg: 'RS256', kid: 'k1' }, rsa.privateKey);
+    await receiver.app.close();
+    await set.close();
+
+    expect(bySecret).toEqual([200, 200, 401]);
+    expect(hits).toBe(0);
+    expect(bySet).toBe(200);
+  },
+);
+
 it('requires the token of the notification configuration', async () => {
   const create = (notificationToken: string | string[]): WebhookSender =>
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
