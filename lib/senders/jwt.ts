@@ -151,8 +151,8 @@ export function testClaims(rules: JwtRules, { id, now }: { id: string; now: numb
     ...(aud !== undefined && { aud }),
     iat,
     ...(rules.maxAge === undefined && { exp: iat + TEST_LIFETIME }),
-    jti: id,
     ...(Object.fromEntries(examples) as JwtClaims),
+    jti: id,
   };
 }
 

@@ -929,6 +929,37 @@ it.each(adapters)(
   },
 );
 
+describe.each(adapters)('a2a on %s', (_, create) => {
+  const issuers = ['https://a.example', 'https://b.example'];
+  let receiver: StartedApp;
+  beforeAll(async () => {
+    receiver = await startApp(create(), {
+      options: { receiver: { path: 'a2a', sender: a2a({ issuer: issuers, keys }) }, clock },
+      providers: [ReceivedEvents],
+    });
+  });
+  afterAll(() => receiver.app.close());
+  const deliver = async (claims: object): Promise<unknown> => {
+    const token = forgedJwt(
+      { alg: 'RS256', kid: 'k1' },
+      { exp: seconds() + 300, ...claims },
+      rsa.privateKey,
+    );
+    const headers = { authorization: `Bearer ${token}` };
+    const body = JSON.stringify({ message: { n: nextNumber() } });
+    const answer = await send(receiver.origin, { path: '/a2a', headers, body });
+    return answer.headers['webhook-error'] ?? answer.status;
+  };
+
+  it('refuses a token without an id, which would admit any number of bodies', async () => {
+    const [iss] = issuers;
+
+    expect(await deliver({ iss })).toBe('missing_claim');
+    expect(await deliver({ iss, jti: 7 })).toBe('invalid_claim');
+    expect(receiver.app.get(ReceivedEvents).seen).toEqual([]);
+  });
+});
+
 it('requires the token of the notification configuration', async () => {
   const create = (notificationToken: string | string[]): WebhookSender =>
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
