@@ -30,7 +30,8 @@ const A2A_TOKEN = 'x-a2a-notification-token';
 
 /**
  * Push notifications of agents, A2A (Agent2Agent). The event's name is `task.<state>` (`task.completed`, `task.input-required`),
- * `task.artifact` or `message`; its id is the token's `jti`, which is required.
+ * `task.artifact` or `message`; its id is the token's `jti`, which is required,
+ * or with several issuers a digest of `iss` and `jti`.
  *
  * The token does not cover the body, so `event.bodyVerified` is `false`: ask the agent for the task before you rely on it.
  *

@@ -958,6 +958,15 @@ describe.each(adapters)('a2a on %s', (_, create) => {
     expect(await deliver({ iss, jti: 7 })).toBe('invalid_claim');
     expect(receiver.app.get(ReceivedEvents).seen).toEqual([]);
   });
+
+  it('keeps the ids of its agents apart', async () => {
+    const outcomes: unknown[] = [];
+    for (const iss of [...issuers, ...issuers]) outcomes.push(await deliver({ iss, jti: '1' }));
+
+    expect(outcomes).toEqual([200, 200, 'replayed', 'replayed']);
+    const { seen } = receiver.app.get(ReceivedEvents);
+    expect(new Set(seen.map(({ id }) => id)).size).toBe(2);
+  });
 });
 
 it('requires the token of the notification configuration', async () => {
