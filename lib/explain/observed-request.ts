@@ -42,9 +42,13 @@ export async function observe(
   const trusted = await attempt(async () => rules.tokens.settings.keys.ring());
   const iss = anatomy.claims?.['iss'];
   const issuer = typeof iss === 'string' ? trusted?.of(iss) : undefined;
-  const kid = anatomy.headerProblem === undefined ? anatomy.header?.['kid'] : undefined;
+  const { kid, alg } = (anatomy.headerProblem === undefined && anatomy.header) || {};
   const candidates = await attempt(async () =>
-    (issuer ?? trusted?.sole)?.candidates(kid as string | undefined, now),
+    (issuer ?? trusted?.sole)?.candidates(
+      kid as string | undefined,
+      now,
+      alg as string | undefined,
+    ),
   );
   return {
     incoming: { ...request, body: source },

@@ -11,8 +11,8 @@ import type { RemoteKeySets } from './remote-key-sets.js';
 /** A trusted issuer, its keys and the events that it may send. */
 export interface WebhookIssuer extends TrustedIssuer {
   /**
-   * The `https:` URL of the issuer's JSON Web Key Set. If the entry has keys too, they verify tokens with their kid and
-   * tokens without one.
+   * The `https:` URL of the issuer's JSON Web Key Set. If the entry has keys too, they are tried first: those without a kid
+   * for every token, the others for tokens with their kid or without one.
    */
   readonly jwksUri?: string | undefined;
   /** Patterns of the events that this issuer may send; others are rejected with `403`. Default: every event. */

@@ -1,7 +1,13 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError, WebhookStoreError } from '../errors/webhook.error.js';
 import type { MoreKeys } from '../token/keys/trusted-issuers.js';
-import type { VerificationKey, StaticIssuerKeys, IssuerKeys } from '../token/keys/token-keys.js';
+import {
+  isHmac,
+  type IssuerKeys,
+  type StaticIssuerKeys,
+  type VerificationKey,
+} from '../token/keys/token-keys.js';
+import { keyThatSigned } from '../token/token-verifier.js';
 import { createKeySetClient, type FetchJson, KeySet } from './key-set.js';
 import type { ResolvedJwksOptions } from './jwks-options.js';
 import { OutageLog, type KeyLog } from './key-log.js';
@@ -93,12 +99,22 @@ class RemoteIssuerKeys implements IssuerKeys {
     private readonly set: RemoteKeySet,
   ) {}
 
-  async candidates(kid: string | undefined, now: number): Promise<readonly VerificationKey[]> {
-    const { configured } = this;
-    // During a migration from a secret to a key set, old tokens have the old kid, or none.
-    return configured !== undefined && (kid === undefined || configured.hasKid(kid))
-      ? configured.candidates(kid, now)
-      : this.set.candidates(kid);
+  async candidates(
+    kid: string | undefined,
+    now: number,
+    alg = '',
+  ): Promise<readonly VerificationKey[]> {
+    const configured = this.configured?.candidates(kid, now) ?? [];
+    const fitting = configured.find((key) => key.alg === alg);
+    if (fitting === undefined) return this.set.candidates(kid);
+    // A key set has no secrets.
+    if (isHmac(alg)) return configured;
+    // The set is needed only if no key in the entry signed the token.
+    const verify: VerificationKey['verify'] = async (token) => {
+      const published = (await this.set.candidates(kid)).filter((key) => key.alg === alg);
+      return (await keyThatSigned(token, published)) !== undefined;
+    };
+    return [...configured, { alg: fitting.alg, kid, verify }];
   }
 
   known(): readonly VerificationKey[] {

@@ -81,7 +81,7 @@ export async function openRequest(
   const compact = readBearerToken(incoming.headers);
   const token = await rules.tokens.verify(compact);
   const { claims, profile } = token;
-  requireAllowedEvent(rules, claims);
+  requireAllowedEvent(rules, claims.iss, claims.webhook.event);
   const format = rulesOf(profile);
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
   const rule = format.payloadRule(claims.webhook, method, rules);
@@ -214,9 +214,14 @@ function requireMethod(method: string): 'HEAD' | 'POST' {
   throw new WebhookPayloadError('method_not_allowed', 'send a webhook by HEAD or POST');
 }
 
-function requireAllowedEvent(rules: RequestRules, claims: WebhookTokenClaims): void {
-  const patterns = rules.issuers?.eventsOf(claims.iss);
-  if (patterns?.some((pattern) => matchesEvent(pattern, claims.webhook.event)) === false) {
+/** @throws {@link WebhookTokenError} `event_forbidden` */
+export function requireAllowedEvent(
+  { issuers }: RequestRules,
+  issuer: string,
+  event: string,
+): void {
+  const patterns = issuers?.eventsOf(issuer);
+  if (patterns?.some((pattern) => matchesEvent(pattern, event)) === false) {
     throw new WebhookTokenError('event_forbidden', 'the issuer may not send this event', {
       claim: 'webhook.event',
     });

@@ -77,8 +77,8 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
   return {
     signer,
     checkKeySets: () => listed?.checkKeySets() ?? [],
-    async candidates(kid, now) {
-      const known = (await listed?.candidates(kid, now)) ?? [];
+    async candidates(kid, now, alg) {
+      const known = (await listed?.candidates(kid, now, alg)) ?? [];
       return known.length > 0 || looked === undefined ? known : looked.candidates(kid, now);
     },
   };
@@ -113,7 +113,7 @@ function listedKeys(
   const listed = list.ring.of(issuer);
   return (
     listed && {
-      candidates: (kid, now) => listed.candidates(kid, now),
+      candidates: (kid, now, alg) => listed.candidates(kid, now, alg),
       checkKeySets: () => remote.check(),
     }
   );

@@ -1,5 +1,6 @@
 import { readOptions } from '../options/read-options.js';
 import { func, object, optional, required, seconds } from '../options/rules.js';
+import { isIdentifier } from '../token/identifier.js';
 import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
 import { invalidClaim } from '../token/validate-claims.js';
@@ -29,7 +30,8 @@ const A2A_TOKEN = 'x-a2a-notification-token';
 
 /**
  * Push notifications of agents, A2A (Agent2Agent). The event's name is `task.<state>` (`task.completed`, `task.input-required`),
- * `task.artifact` or `message`; its id is the token's `jti`.
+ * `task.artifact` or `message`; its id is the token's `jti`, which is required,
+ * or with several issuers a digest of `iss` and `jti`.
  *
  * The token does not cover the body, so `event.bodyVerified` is `false`: ask the agent for the task before you rely on it.
  *
@@ -41,7 +43,14 @@ export function a2a(options: A2aOptions): WebhookSender {
   const { event = a2aName, issuer, audience, tolerance, maxAge, notificationToken } = read;
   return createJwtSender(resolveJwtKeys(read, 'a2a'), {
     name: 'a2a',
-    rules: { issuers: issuer, audience, tolerance, maxAge, claims: {} },
+    rules: {
+      issuers: issuer,
+      audience,
+      tolerance,
+      maxAge,
+      // Without an id, a token would be good for any number of bodies: it covers none.
+      claims: { jti: { accepts: isIdentifier, example: undefined } },
+    },
     event,
     checkHeaders(headers) {
       if (notificationToken === undefined) return;

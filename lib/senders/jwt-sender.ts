@@ -80,7 +80,10 @@ export interface JwtSenderOptions extends JwtKeyOptions, DeclaredSenderOptions {
   readonly maxAge?: Duration | undefined;
   /** Seconds by which the sender's clock may differ, or a string such as `'60s'`; default 60. */
   readonly tolerance?: Duration | undefined;
-  /** The event's id; default: `jti`, or the digest of a token that has none and covers the body, or the digest of the body. */
+  /**
+   * The event's id; default: `jti`, or the digest of a token that has none and covers the body, or the digest of the body. With
+   * several issuers, the default is a digest of it and `iss`.
+   */
   readonly id?: DeclaredSenderOptions['id'];
 }
 
@@ -208,6 +211,8 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       const { jti = bound && token.digest } = claims;
       return {
         token: claims,
+        ...(rules.issuers !== undefined &&
+          rules.issuers.length > 1 && { issuer: claims['iss'] as string }),
         issuedAt,
         expires: expires + rules.tolerance,
         ...(isOfOneEvent && typeof jti === 'string' && { id: jti }),

@@ -66,7 +66,7 @@ const MAX_MEMBERS = 2_000;
 export async function verifyJwt(token: string, rules: JwtRules, now: number): Promise<VerifiedJwt> {
   const compact = parseCompactToken(token);
   const { alg, kid } = readCheckedHeader(compact, rules.typ);
-  const candidates = candidatesFor({ alg }, await rules.keys.candidates(kid, now));
+  const candidates = candidatesFor({ alg }, await rules.keys.candidates(kid, now, alg));
   if ((await keyThatSigned(compact, candidates)) === undefined) throw invalidToken('bad_signature');
   const claims = soundClaims(readClaims(compact.payload, MAX_MEMBERS), MAX_MEMBERS);
   const times = checkClaims(claims, rules, now);
@@ -151,8 +151,8 @@ export function testClaims(rules: JwtRules, { id, now }: { id: string; now: numb
     ...(aud !== undefined && { aud }),
     iat,
     ...(rules.maxAge === undefined && { exp: iat + TEST_LIFETIME }),
-    jti: id,
     ...(Object.fromEntries(examples) as JwtClaims),
+    jti: id,
   };
 }
 

@@ -79,14 +79,14 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
   const iat = proven.timestamp ?? proven.issuedAt ?? now;
   const kept = keptHeaders(message, parts.keptHeaders);
   const identifying = parts.identifying?.map((name) => message.headers.get(name) ?? '');
+  const id = signedId ?? (identifying === undefined ? digest : digestOf(...identifying, digest));
+  // An issuer must not use up the ids of another one.
+  const issuersId = proven.issuer === undefined ? id : digestOf(proven.issuer, id);
   return {
     method: 'POST',
     claims: {
       iss: parts.name,
-      jti:
-        signedId ??
-        ownId ??
-        (identifying === undefined ? digest : digestOf(...identifying, digest)),
+      jti: signedId === undefined && ownId !== undefined ? ownId : issuersId,
       // An id that no signature covers does not free a captured token for another one.
       ...(signedId !== undefined && ownId !== undefined && { txn: ownId }),
       iat,

@@ -101,6 +101,8 @@ export interface Proof {
   /** Seconds since the epoch: when the credentials were made, and when they end. */
   readonly issuedAt?: number | undefined;
   readonly expires?: number | undefined;
+  /** Who chose the id and the content, if the sender stands for several issuers. */
+  readonly issuer?: string | undefined;
   /** The claims of the sender's own token. */
   readonly token?: Readonly<Record<string, unknown>> | undefined;
   /** The event's data, if it is not the body. */

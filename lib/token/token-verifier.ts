@@ -60,7 +60,8 @@ export class TokenVerifier {
   private async verifyAsync(token: string, keys: KeySource): Promise<VerifiedWebhookToken> {
     const read = this.read(token);
     const choice = this.choose(await keys.ring(), read);
-    const candidates = await choice.issuer.candidates(read.header.kid, choice.now);
+    const { kid, alg } = read.header;
+    const candidates = await choice.issuer.candidates(kid, choice.now, alg);
     const key = await keyThatSigned(read.compact, candidatesFor(read.header, candidates));
     return this.accept(read, choice, key);
   }

@@ -8,6 +8,7 @@ import {
   OnWebhookEvent,
   WebhookEndpoints,
   WebhookPublisher,
+  WebhookVerifier,
   type SignedWebhookRequest,
   type WebhookEvent,
   type WebhookReceiverOptions,
@@ -187,6 +188,53 @@ describe.each(adapters)('tandem on %s', (_, createAdapter) => {
     });
     expect([status, headers.get('webhook-error')]).toEqual([400, 'invalid_payload']);
     expect(seen).toEqual([]);
+  });
+});
+
+describe.each(adapters)('the rules of a partner on %s', (_, createAdapter) => {
+  const rules = { events: ['order.*'], contentTypes: ['application/json'] };
+  const issuers = [{ issuer: ISSUER, secret, ...rules }];
+
+  it.each([
+    ['an event', 'standard-webhooks', []],
+    ['an event in tandem', TANDEM, []],
+    ['an event whose token does not hold', TANDEM, ['Authorization']],
+  ] as const)('refuse %s that it may not send', async (_case, profile, forged) => {
+    const { app, origin } = await receiverOn(createAdapter(), { issuers });
+    const publisher = (await publisherTo(origin)).app.get(WebhookPublisher);
+    const outcomes: unknown[] = [];
+    for (const name of ['admin.deleted', 'order.created']) {
+      const signed = await publisher.sign('shop', name, small, { profile });
+      const invalid = Object.fromEntries(forged.map((header) => [header, 'Bearer a.b.c']));
+      const request = { ...signed, headers: { ...signed.headers, ...invalid } };
+      const { status, headers } = await post(request);
+      const { code } = await app.get(WebhookVerifier).explain(request);
+      outcomes.push([status, headers.get('webhook-error'), code]);
+    }
+
+    expect(outcomes).toEqual([
+      [403, 'event_forbidden', 'event_forbidden'],
+      [204, null, undefined],
+    ]);
+    expect(seen.map(({ event }) => event)).toEqual(['order.created']);
+  });
+
+  it('refuse a body of another media type', async () => {
+    const sender = standardWebhooks({ secret, envelope: false, event: () => 'order.created' });
+    const { origin } = await receiverOn(createAdapter(), { issuers, sender });
+    const outcomes: unknown[] = [];
+    for (const type of ['application/xml', 'application/json']) {
+      const signed = await sender.sign({ event: 'order.created', data: {}, now: clock.now() });
+      const headers = { ...signed.headers, 'content-type': type };
+      const answer = await fetch(`${origin}/webhooks`, { ...signed, method: 'POST', headers });
+      outcomes.push([answer.status, answer.headers.get('webhook-error')]);
+    }
+
+    expect(outcomes).toEqual([
+      [415, 'unsupported_content_type'],
+      [204, null],
+    ]);
+    expect(seen).toHaveLength(1);
   });
 });
 

@@ -7,11 +7,12 @@ import { signWebhook, TestClock } from 'nestjs-webhook-token/testing';
 import type { SignatureAlgorithm } from 'nestjs-webhook-token/token';
 import {
   OnWebhookEvent,
+  type SigningKeyInput,
   type WebhookIssuer,
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
 import type { JwksFetchOptions } from '../../lib/keys/jwks-options.js';
-import { createExpress } from '../fixtures/adapters.js';
+import { adapters, createExpress } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, type Answer } from '../fixtures/http-client.js';
 import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
@@ -405,18 +406,60 @@ describe('an issuer with a jwksUri', () => {
     expect(await outcome('a', ES256, 'ES256')).toBe('204');
   });
 
-  it('can migrate from a secret to published keys without a gap', async () => {
-    await start({}, { secret: SECRET, keys: [{ kid: 'old', key: `${SECRET}-2` }] });
-    const bySecret = async (key: string | { kid: string; key: string }): Promise<number> => {
-      const sent = await signWebhook('order.created', undefined, { issuer: ISSUER, key, clock });
-      return (await head(started!.origin, sent.token)).status;
-    };
+  describe.each(adapters)('beside keys in its entry, on %s', (_, createAdapter) => {
+    const { publicKey, privateKey } = other;
 
-    expect(await bySecret(SECRET)).toBe(204);
-    expect(await bySecret({ kid: 'old', key: `${SECRET}-2` })).toBe(204);
-    expect(server.hits).toBe(0);
-    expect(await outcome('a')).toBe('204');
-    expect(await bySecret({ kid: 'a', key: SECRET })).toBe(401);
+    async function signed(key: SigningKeyInput): Promise<string> {
+      const sent = await signWebhook('order.created', undefined, { issuer: ISSUER, key, clock });
+      const { status, headers } = await head(started!.origin, sent.token);
+      return [status, headers['webhook-error'] ?? []].flat().join(' ');
+    }
+
+    it('can migrate from a secret to published keys without a gap', async () => {
+      const keys = [{ kid: 'old', key: `${SECRET}-2` }];
+      await start({}, { secret: SECRET, keys }, createAdapter());
+
+      expect(await signed(SECRET)).toBe('204');
+      expect(await signed({ kid: 'of-an-endpoint', key: SECRET })).toBe('204');
+      expect(await signed({ kid: 'a', key: SECRET })).toBe('204');
+      expect(await signed({ kid: 'old', key: `${SECRET}-2` })).toBe('204');
+      expect(await signed({ kid: 'forged', key: `${SECRET}-3` })).toBe('401 bad_signature');
+      expect(server.hits).toBe(0);
+      expect(await outcome('a')).toBe('204');
+      expect(await outcome()).toBe('204');
+    });
+
+    it('can migrate from a key without a kid, and fetches the set only if that key did not sign', async () => {
+      await start({}, { keys: [{ alg: 'EdDSA', key: publicKey }] }, createAdapter());
+
+      expect(await signed({ kid: 'any', alg: 'EdDSA', key: privateKey })).toBe('204');
+      expect(await signed({ alg: 'EdDSA', key: privateKey })).toBe('204');
+      expect(server.hits).toBe(0);
+      server.answer(500);
+      expect(await outcome('a')).toBe('503 keys_unavailable');
+      expect(await signed({ kid: 'any', alg: 'EdDSA', key: privateKey })).toBe('204');
+      server.publish([KEY]);
+      await clock.advance(30_000);
+      expect(await outcome('a')).toBe('204');
+      expect(await outcome()).toBe('204');
+      for (const kid of ['x', 'y', 'z']) {
+        const forged = { kid, alg: 'EdDSA', key: generateKeyPairSync('ed25519').privateKey };
+        expect(await signed(forged as SigningKeyInput)).toBe('401 bad_signature');
+      }
+      expect(server.hits).toBe(2);
+    });
+
+    it('uses the set after the keys in the entry have expired', async () => {
+      const notAfter = new Date(clock.now() + 1_000);
+      const keys = [{ kid: 'a', alg: 'EdDSA', key: publicKey, notAfter }] as const;
+      await start({}, { keys }, createAdapter());
+
+      expect(await signed({ kid: 'a', alg: 'EdDSA', key: privateKey })).toBe('204');
+      await clock.advance(1_000);
+      expect(await outcome('a')).toBe('204');
+      expect(await outcome()).toBe('204');
+      expect(await signed({ kid: 'a', alg: 'EdDSA', key: privateKey })).toBe('401 bad_signature');
+    });
   });
 
   it('can share an address with others, which is fetched once', async () => {

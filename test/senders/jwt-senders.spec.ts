@@ -888,6 +888,87 @@ describe('a request of jwtSender with several events', () => {
   });
 });
 
+it.each(adapters)(
+  'accepts a secret beside a key set, whatever the kid, on %s',
+  async (_, create) => {
+    const set = await JwksServer.start([jwk]);
+    const jwksFetch = { ca: JWKS_CA, allowPrivateNetworks: true };
+    const sender = jwtSender({
+      name: 'acme',
+      secret: SECRET,
+      jwksUri: set.uri,
+      jwksFetch,
+      event: () => 'a.b',
+    });
+    const receiver = await startApp(create(), {
+      options: { receiver: { path: 'in', sender }, clock },
+      providers: [ReceivedEvents],
+    });
+    const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
+      const token = forgedJwt(
+        { ...header },
+        { exp: seconds() + 300, jti: `j-${nextNumber()}` },
+        key,
+      );
+      const headers = { authorization: `Bearer ${token}` };
+      return (await send(receiver.origin, { path: '/in', headers, body: '{}' })).status;
+    };
+    const bySecret = [
+      await deliver({ alg: 'HS256' }, SECRET),
+      await deliver({ alg: 'HS256', kid: '2025' }, SECRET),
+      await deliver({ alg: 'HS256', kid: '2025' }, NEXT),
+    ];
+    const { hits } = set;
+    const bySet = await deliver({ alg: 'RS256', kid: 'k1' }, rsa.privateKey);
+    await receiver.app.close();
+    await set.close();
+
+    expect(bySecret).toEqual([200, 200, 401]);
+    expect(hits).toBe(0);
+    expect(bySet).toBe(200);
+  },
+);
+
+describe.each(adapters)('a2a on %s', (_, create) => {
+  const issuers = ['https://a.example', 'https://b.example'];
+  let receiver: StartedApp;
+  beforeAll(async () => {
+    receiver = await startApp(create(), {
+      options: { receiver: { path: 'a2a', sender: a2a({ issuer: issuers, keys }) }, clock },
+      providers: [ReceivedEvents],
+    });
+  });
+  afterAll(() => receiver.app.close());
+  const deliver = async (claims: object): Promise<unknown> => {
+    const token = forgedJwt(
+      { alg: 'RS256', kid: 'k1' },
+      { exp: seconds() + 300, ...claims },
+      rsa.privateKey,
+    );
+    const headers = { authorization: `Bearer ${token}` };
+    const body = JSON.stringify({ message: { n: nextNumber() } });
+    const answer = await send(receiver.origin, { path: '/a2a', headers, body });
+    return answer.headers['webhook-error'] ?? answer.status;
+  };
+
+  it('refuses a token without an id, which would admit any number of bodies', async () => {
+    const [iss] = issuers;
+
+    expect(await deliver({ iss })).toBe('missing_claim');
+    expect(await deliver({ iss, jti: 7 })).toBe('invalid_claim');
+    expect(receiver.app.get(ReceivedEvents).seen).toEqual([]);
+  });
+
+  it('keeps the ids of its agents apart', async () => {
+    const outcomes: unknown[] = [];
+    for (const iss of [...issuers, ...issuers]) outcomes.push(await deliver({ iss, jti: '1' }));
+
+    expect(outcomes).toEqual([200, 200, 'replayed', 'replayed']);
+    const { seen } = receiver.app.get(ReceivedEvents);
+    expect(new Set(seen.map(({ id }) => id)).size).toBe(2);
+  });
+});
+
 it('requires the token of the notification configuration', async () => {
   const create = (notificationToken: string | string[]): WebhookSender =>
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });

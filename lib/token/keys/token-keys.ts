@@ -158,11 +158,13 @@ export interface IssuerKeys {
    *
    * @param kid - from the token's header, unauthenticated
    * @param now - seconds since the epoch
+   * @param alg - from the token's header; lets keys be loaded only for a token that they could have signed
    * @returns a promise only if the keys must be loaded
    */
   candidates(
     kid: string | undefined,
     now: number,
+    alg?: string,
   ): readonly VerificationKey[] | Promise<readonly VerificationKey[]>;
   /** All keys in memory, if the source can list them; used only to explain refusals. */
   known?(): readonly VerificationKey[];
@@ -248,11 +250,6 @@ export class StaticIssuerKeys implements IssuerKeys {
 
   known(): readonly VerificationKey[] {
     return this.keys.map(({ key }) => key);
-  }
-
-  /** Whether a key has this kid, valid now or not. */
-  hasKid(kid: string): boolean {
-    return this.keys.some(({ key }) => key.kid === kid);
   }
 
   /** Whether the windows of all keys have closed. */
