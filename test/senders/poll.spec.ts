@@ -404,7 +404,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     while (calls.length === 1) await clock.advance(100);
     const poll = await transmitter.next();
     poll.answer({}, true);
-    while (calls.length === 2) await turn();
+    while (calls.length === 2) await clock.advance(100);
     await app.close();
     started.splice(0);
 
