@@ -79,7 +79,8 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
     checkKeySets: () => listed?.checkKeySets() ?? [],
     async candidates(kid, now, alg) {
       const known = (await listed?.candidates(kid, now, alg)) ?? [];
-      return known.length > 0 || looked === undefined ? known : looked.candidates(kid, now);
+      const mayFit = known.some((one) => alg === undefined || one.alg === alg);
+      return mayFit || looked === undefined ? known : looked.candidates(kid, now);
     },
   };
 }

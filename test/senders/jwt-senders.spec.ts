@@ -969,6 +969,44 @@ describe.each(adapters)('a2a on %s', (_, create) => {
   });
 });
 
+it.each(adapters)(
+  'asks for a key only if no other key has the algorithm of the token, on %s',
+  async (_, create) => {
+    const asked: string[] = [];
+    const sender = jwtSender({
+      name: 'acme',
+      secret: SECRET,
+      key: (kid) => {
+        asked.push(kid);
+        return { kid, alg: 'RS256', key: rsa.publicKey };
+      },
+      event: () => 'a.b',
+    });
+    const receiver = await startApp(create(), {
+      options: { receiver: { path: 'in', sender }, clock },
+      providers: [ReceivedEvents],
+    });
+    const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
+      const token = forgedJwt(
+        { ...header },
+        { exp: seconds() + 300, jti: `j-${nextNumber()}` },
+        key,
+      );
+      const headers = { authorization: `Bearer ${token}` };
+      return (await send(receiver.origin, { path: '/in', headers, body: '{}' })).status;
+    };
+    const statuses = [
+      await deliver({ alg: 'HS256', kid: '2025' }, SECRET),
+      await deliver({ alg: 'HS256', kid: '2025' }, NEXT),
+      await deliver({ alg: 'RS256', kid: 'k1' }, rsa.privateKey),
+    ];
+    await receiver.app.close();
+
+    expect(statuses).toEqual([200, 401, 200]);
+    expect(asked).toEqual(['k1']);
+  },
+);
+
 it('requires the token of the notification configuration', async () => {
   const create = (notificationToken: string | string[]): WebhookSender =>
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
