@@ -273,8 +273,10 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     const late = await health();
     limits = { maxLag: '1h' };
     const tolerated = await health();
-    (await transmitter.next()).answer({}, true);
-    await transmitter.next();
+    const held = await transmitter.next();
+    const { polls } = transmitter;
+    held.answer();
+    while (transmitter.polls === polls) await clock.advance(100);
     const after = await health();
     // First the transmitter, which would hold the last request.
     await transmitter.close();
