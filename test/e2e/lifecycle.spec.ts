@@ -348,15 +348,18 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     const { app, origin, logger } = await startApp(createAdapter(), {
       options: { ...receiverOptions(), clock, shutdownTimeout: 1 },
       controllers: [Routes],
-      nest: { forceCloseConnections: true },
     });
-    const answer = head(origin, signed(), { path: '/slow' }).catch(() => undefined);
+    const answer = head(origin, signed(), { path: '/slow' });
     await gate.reached;
-    await app.close();
+    const closing = app.close();
+    const isGivenUp = (): boolean =>
+      logger.at('warn').join().includes('1 webhook(s) were still being handled');
+    while (!isGivenUp()) await new Promise((resolve) => setImmediate(resolve));
+    // Nest 11 on Fastify waits for the answer.
     gate.open();
-    await answer;
+    await closing;
 
-    expect(logger.at('warn').join()).toContain('1 webhook(s) were still being handled');
+    expect((await answer).status).toBe(204);
   });
 
   it("passes an endpoint's error to its interceptors and answers accordingly", async () => {
