@@ -144,31 +144,28 @@ class PolledStream {
     }
     this.recovered();
     this.settled.clear();
-    const { unsettled, handled } = await this.receiveAll(fetched);
+    const handled = await this.receiveAll(fetched);
+    const hasUnsettled = this.settled.size < fetched.size;
     // Otherwise an event whose handler fails would be fetched again at once.
-    if (unsettled > 0 && this.settled.size === 0) return clock.now() + this.backOff();
+    if (hasUnsettled && this.settled.size === 0) return clock.now() + this.backOff();
     this.failures = 0;
     // A sender that repeats itself must not keep this process busy, even if it claims to have more.
-    const wait = unsettled > 0 || handled === 0 ? this.poll.interval : 0;
+    const wait = hasUnsettled || handled === 0 ? this.poll.interval : 0;
     // The clock may have been set back meanwhile.
     return Math.min(startedAt, clock.now()) + wait;
   }
 
-  /** @returns how many events stay with the sender, and how many are newly handled or queued */
-  private async receiveAll(
-    events: FetchedEvents,
-  ): Promise<{ readonly unsettled: number; readonly handled: number }> {
-    let unsettled = 0;
+  /** @returns how many events are newly handled or queued; those that are not settled stay with the sender */
+  private async receiveAll(events: FetchedEvents): Promise<number> {
     let handled = 0;
     // One after the other, in the order of the sender.
     for (const [id, incoming] of events) {
       if (this.isStopped) break;
       const { own, answer } = await this.take(incoming);
       if (answer.situation === 'processed' || answer.situation === 'queued') handled++;
-      if (own === undefined) unsettled++;
-      else this.settled.set(id, own);
+      if (own !== undefined) this.settled.set(id, own);
     }
-    return { unsettled, handled };
+    return handled;
   }
 
   private async take(incoming: IncomingWebhook): ReturnType<ReceivePipeline['answerOf']> {
