@@ -30,7 +30,7 @@ export class DeliveryConsumer {
   private readonly timers: readonly CancelWake[];
   /** Deliveries whose handlers run, by key of their rows. */
   private readonly handling = new Map<string, ClaimedDelivery>();
-  private hasWarnedOfDamage = false;
+  private readonly warnOfDamage = once(warnOfDamage);
 
   constructor(private readonly parts: DeliveryConsumerParts) {
     const { connection, table, keys, limits, upkeep } = parts;
@@ -126,8 +126,7 @@ export class DeliveryConsumer {
     try {
       return read();
     } catch (error) {
-      if (!this.hasWarnedOfDamage) warnOfDamage(id, this.parts.connection.server);
-      this.hasWarnedOfDamage = true;
+      this.warnOfDamage(id, this.parts.connection.server);
       throw error;
     }
   }
@@ -163,11 +162,20 @@ function warnOfOutage(error: unknown, server: string, effect: string): void {
 
 /** Warns of the first error that is no outage. */
 function warnOnce(server: string, effect: string): (error: unknown) => void {
-  let isWarned = false;
-  return (error) => {
-    if (isWarned) return;
-    isWarned = true;
-    warn('WEBHOOK_QUEUE_ERROR', error, server, `${effect}; the queue tries again.`);
+  return once((error) =>
+    warn('WEBHOOK_QUEUE_ERROR', error, server, `${effect}; the queue tries again.`),
+  );
+}
+
+/** A function that acts only when it is first called. */
+function once<Args extends readonly unknown[]>(
+  act: (...args: Args) => void,
+): (...args: Args) => void {
+  let isDone = false;
+  return (...args) => {
+    if (isDone) return;
+    isDone = true;
+    act(...args);
   };
 }
 
