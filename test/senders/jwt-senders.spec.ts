@@ -10,6 +10,7 @@ import {
 } from '@jest/globals';
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
+import type { AbstractHttpAdapter } from '@nestjs/core';
 import { WebhookConfigurationError } from '../../lib/index.js';
 import {
   a2a,
@@ -888,6 +889,20 @@ describe('a request of jwtSender with several events', () => {
   });
 });
 
+/** A receiver of the sender; `deliver` sends it a token with this header, and returns the status of the answer. */
+async function startSender(adapter: AbstractHttpAdapter, sender: WebhookSender) {
+  const { app, origin } = await startApp(adapter, {
+    options: { receiver: { path: 'in', sender }, clock },
+    providers: [ReceivedEvents],
+  });
+  const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
+    const claims = { exp: seconds() + 300, jti: `j-${nextNumber()}` };
+    const headers = { authorization: `Bearer ${forgedJwt({ ...header }, claims, key)}` };
+    return (await send(origin, { path: '/in', headers, body: '{}' })).status;
+  };
+  return { app, deliver };
+}
+
 it.each(adapters)(
   'accepts a secret beside a key set, whatever the kid, on %s',
   async (_, create) => {
@@ -900,19 +915,7 @@ it.each(adapters)(
       jwksFetch,
       event: () => 'a.b',
     });
-    const receiver = await startApp(create(), {
-      options: { receiver: { path: 'in', sender }, clock },
-      providers: [ReceivedEvents],
-    });
-    const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
-      const token = forgedJwt(
-        { ...header },
-        { exp: seconds() + 300, jti: `j-${nextNumber()}` },
-        key,
-      );
-      const headers = { authorization: `Bearer ${token}` };
-      return (await send(receiver.origin, { path: '/in', headers, body: '{}' })).status;
-    };
+    const { app, deliver } = await startSender(create(), sender);
     const bySecret = [
       await deliver({ alg: 'HS256' }, SECRET),
       await deliver({ alg: 'HS256', kid: '2025' }, SECRET),
@@ -920,7 +923,7 @@ it.each(adapters)(
     ];
     const { hits } = set;
     const bySet = await deliver({ alg: 'RS256', kid: 'k1' }, rsa.privateKey);
-    await receiver.app.close();
+    await app.close();
     await set.close();
 
     expect(bySecret).toEqual([200, 200, 401]);
@@ -982,25 +985,13 @@ it.each(adapters)(
       },
       event: () => 'a.b',
     });
-    const receiver = await startApp(create(), {
-      options: { receiver: { path: 'in', sender }, clock },
-      providers: [ReceivedEvents],
-    });
-    const deliver = async (header: object, key: KeyObject | string): Promise<unknown> => {
-      const token = forgedJwt(
-        { ...header },
-        { exp: seconds() + 300, jti: `j-${nextNumber()}` },
-        key,
-      );
-      const headers = { authorization: `Bearer ${token}` };
-      return (await send(receiver.origin, { path: '/in', headers, body: '{}' })).status;
-    };
+    const { app, deliver } = await startSender(create(), sender);
     const statuses = [
       await deliver({ alg: 'HS256', kid: '2025' }, SECRET),
       await deliver({ alg: 'HS256', kid: '2025' }, NEXT),
       await deliver({ alg: 'RS256', kid: 'k1' }, rsa.privateKey),
     ];
-    await receiver.app.close();
+    await app.close();
 
     expect(statuses).toEqual([200, 401, 200]);
     expect(asked).toEqual(['k1']);
