@@ -79,7 +79,7 @@ export class IssuerList {
     return this.contentTypes.get(issuer);
   }
 
-  /** Warnings about issuers whose keys have all expired, and about those that differ only by a slash. */
+  /** Warnings about issuers whose keys have all expired, that share a secret, or that differ only by a slash. */
   notices(now: number): string[] {
     const twins = this.names
       .filter((issuer) => this.ring.of(`${issuer}/`) !== undefined)
@@ -93,6 +93,10 @@ export class IssuerList {
         (issuer) =>
           `Every key of the issuer "${issuer}" is past its notAfter, so its tokens are refused: add a key, or remove the issuer`,
       );
-    return [...twins, ...ended];
+    const sharing = this.ring.sharingSecrets().map(([one, other, ...more]) => {
+      const others = more.length === 0 ? '' : ` (and ${more.length} more)`;
+      return `The issuers "${one}" and "${other}"${others} have the same secret, so each can sign in the name of the others: give each its own`;
+    });
+    return [...twins, ...ended, ...sharing];
   }
 }

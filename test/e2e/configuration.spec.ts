@@ -275,4 +275,19 @@ describe('a configuration with durations', () => {
       expect.stringContaining('differ only by the slash'),
     );
   });
+
+  it('logs issuers that have the same secret', async () => {
+    const issuers = ['alice', 'bob', 'carol', 'dora'].map((name) => ({
+      issuer: `https://${name}.example`,
+      secret: name === 'dora' ? `another-${SECRET}` : SECRET,
+    }));
+    const options = receiverOptions({ issuers });
+    const { app } = await startApp(new ExpressAdapter(), { options });
+    await app.close();
+
+    expect(warn.mock.calls.flat()).toContain(
+      'The issuers "https://alice.example" and "https://bob.example" (and 1 more) have the same secret, so each can sign in the name of the others: give each its own',
+    );
+    expect(warn.mock.calls.flat().join()).not.toContain('dora');
+  });
 });

@@ -1,5 +1,6 @@
 import { Buffer } from 'node:buffer';
 import {
+  createHash,
   createHmac,
   createPublicKey,
   createSecretKey,
@@ -92,6 +93,16 @@ export class HmacKey implements SigningKey, VerificationKey {
   /** Whether both have the same secret, regardless of algorithm and kid. */
   holdsSame(other: VerificationKey): boolean {
     return other instanceof HmacKey && this.secret.equals(other.secret);
+  }
+
+  /** The SHA-256 digest of the secret. */
+  get fingerprint(): string {
+    const secret = this.secret.export();
+    try {
+      return createHash('sha256').update(secret).digest('base64url');
+    } finally {
+      secret.fill(0);
+    }
   }
 
   private mac(input: string): string {
@@ -223,6 +234,22 @@ export class KeyRing implements KeySource, TrustedIssuers {
     return [...this.issuers.values()]
       .filter((keys) => keys instanceof StaticIssuerKeys && keys.hasEnded(now))
       .map(({ issuer }) => issuer);
+  }
+
+  /** The issuers of each secret that several issuers have, so that each could sign in the name of the others. */
+  sharingSecrets(): string[][] {
+    const owners = new Map<string, string[]>();
+    for (const keys of this.issuers.values()) {
+      for (const key of keys.known?.() ?? []) {
+        if (!(key instanceof HmacKey)) continue;
+        const { fingerprint } = key;
+        const sharing = owners.get(fingerprint) ?? [];
+        owners.set(fingerprint, sharing);
+        // An issuer may have one secret under several kids.
+        if (sharing.at(-1) !== keys.issuer) sharing.push(keys.issuer);
+      }
+    }
+    return [...owners.values()].filter(({ length }) => length > 1);
   }
 }
 
