@@ -21,13 +21,21 @@ import {
   type NestInterceptor,
   type PipeTransform,
 } from '@nestjs/common';
-import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, APP_PIPE, REQUEST } from '@nestjs/core';
+import {
+  APP_FILTER,
+  APP_GUARD,
+  APP_INTERCEPTOR,
+  APP_PIPE,
+  ContextIdFactory,
+  REQUEST,
+  type ContextId,
+} from '@nestjs/core';
 import { EMPTY, ignoreElements, map, timeout, type Observable } from 'rxjs';
 import { z } from 'zod';
 import { OnWebhookEvent, WebhookContext, WebhookData, WebhookEvent } from 'nestjs-webhook-token';
 import { adapters, createFastify } from '../fixtures/adapters.js';
 import { head, post } from '../fixtures/http-client.js';
-import { signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
+import { ISSUER, signed, signedBody, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
 let trace: unknown[] = [];
 const note = (entry: unknown): void => void trace.push(entry);
@@ -170,6 +178,22 @@ class IndirectlyScoped {
   @OnWebhookEvent('scoped.event')
   on(): void {
     note(['indirect', this.perEvent.number]);
+  }
+}
+
+@Injectable({ scope: Scope.REQUEST, durable: true })
+class TenantPool {
+  readonly number = ++built;
+  constructor(@Inject(REQUEST) readonly request: unknown) {}
+}
+
+@Injectable()
+class Durable {
+  constructor(private readonly pool: TenantPool) {}
+
+  @OnWebhookEvent('scoped.event')
+  on(): void {
+    note(['durable', this.pool.number, this.pool.request]);
   }
 }
 
@@ -436,6 +460,35 @@ describe('handlers', () => {
         ['indirect', 2],
       ]),
     );
+  });
+
+  it('share durable providers as the ContextIdStrategy of the application says', async () => {
+    const trees = new Map<string, ContextId>();
+    ContextIdFactory.apply({
+      attach(contextId, { issuer: tenant }: WebhookEvent) {
+        const tree = trees.get(tenant) ?? ContextIdFactory.create();
+        trees.set(tenant, tree);
+        return {
+          resolve: (info) => (info.isTreeDurable === true ? tree : contextId),
+          payload: { tenant },
+        };
+      },
+    });
+    try {
+      const origin = await start(TenantPool, Durable, PerEvent, DirectlyScoped);
+      await deliver(origin, 'scoped.event');
+      await deliver(origin, 'scoped.event');
+    } finally {
+      ContextIdFactory.apply(undefined as never);
+    }
+
+    const durable = ['durable', expect.any(Number), { tenant: ISSUER }];
+    const found = trace.filter((entry) => (entry as unknown[])[0] === 'durable') as unknown[][];
+    expect(found).toEqual([durable, durable]);
+    expect(found[0]![1]).toBe(found[1]![1]);
+    const scoped = trace.filter((entry) => (entry as unknown[])[0] === 'direct') as unknown[][];
+    expect(scoped.map(([, , event]) => event)).toEqual(['scoped.event', 'scoped.event']);
+    expect(scoped[0]![1]).not.toBe(scoped[1]![1]);
   });
 
   it('of one class in two modules each get the providers of their own', async () => {

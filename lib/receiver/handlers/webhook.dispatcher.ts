@@ -10,11 +10,12 @@ import { internalsOf, WebhookEvent } from '../webhook-event.js';
 export interface WebhookHandler {
   /** `Class.method`, for messages. */
   readonly name: string;
-  /**
-   * @param scope - shared by all handlers of an event, so that request-scoped providers are created once
-   */
-  call(event: WebhookEvent, scope: () => ContextId): Promise<unknown>;
+  /** @param scope - of all handlers of an event, so that request-scoped providers are created once */
+  call(event: WebhookEvent, scope: HandlerScope): Promise<unknown>;
 }
+
+/** @param isDurable - whether the scoped providers of the handler are all durable */
+type HandlerScope = (isDurable: boolean) => ContextId;
 
 interface Subscription {
   readonly pattern: string;
@@ -118,13 +119,17 @@ export class WebhookDispatcher {
     return handlers.length;
   }
 
-  /** One scope per event, created by its first request-scoped handler. */
-  private scopeOf(event: WebhookEvent): () => ContextId {
-    let scope: ContextId | undefined;
-    return () => {
+  /** One scope per event, created by its first request-scoped handler, and one by its first durable one. */
+  private scopeOf(event: WebhookEvent): HandlerScope {
+    const scopes = new Map<boolean, ContextId>();
+    return (isDurable) => {
+      let scope = scopes.get(isDurable);
       if (scope === undefined) {
-        scope = ContextIdFactory.create();
-        this.moduleRef.registerRequestByContextId(event, scope);
+        scope = ContextIdFactory.getByRequest(event);
+        scopes.set(isDurable, scope);
+        // A durable provider outlives the event. As on routes, it gets what the application's ContextIdStrategy chose for it.
+        const request: unknown = isDurable ? (scope.payload ?? event) : event;
+        this.moduleRef.registerRequestByContextId(request, scope);
       }
       return scope;
     };

@@ -287,7 +287,7 @@ function callOf(
   // Of its own module: another one may provide the same class.
   const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
   const call: WebhookHandler['call'] = async (event, scope) => {
-    const contextId = scope();
+    const contextId = scope(wrapper.isDependencyTreeDurable());
     const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
     return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
   };
