@@ -163,13 +163,13 @@ async function exchange(
   request: SignedTestWebhook,
 ): Promise<DeliveredWebhook> {
   const [client, server] = duplexPair();
-  const reporter = app.get(ReceiverReporter, { strict: false });
+  const reporters = app.get(ReceiverReporter, { strict: false, each: true });
   let answered: AnsweredRequest | undefined;
   const observe = (report: AnsweredRequest): void => {
     const { socket } = nodeRequest(report.request) as Partial<IncomingMessage>;
     if (socket === (server as unknown)) answered = report;
   };
-  reporter.observers.add(observe);
+  for (const { observers } of reporters) observers.add(observe);
   try {
     connectInMemory(app, server);
     const closed = new Promise<void>((resolve) => server.once('close', resolve));
@@ -180,7 +180,7 @@ async function exchange(
     await closed;
     return { ...answer, ...outcomeOf(answer.status, answered) };
   } finally {
-    reporter.observers.delete(observe);
+    for (const { observers } of reporters) observers.delete(observe);
   }
 }
 

@@ -209,7 +209,8 @@ it('deliverWebhook finds the receivers of all webhook modules', async () => {
   Module({ imports: [moduleOf('one'), moduleOf('other')], providers: [Handlers] })(App);
   const app = await NestFactory.create(App, adapters[0]![1](), { logger: false });
   for (const receiver of ['one', 'other']) {
-    await deliverWebhook(app, 'order.created', { receiver }, { ...sender, receiver });
+    const delivered = deliverWebhook(app, 'order.created', { receiver }, { ...sender, receiver });
+    expect(await delivered).toMatchObject({ outcome: 'handled', event: { receiver } });
   }
 
   expect(app.get(Handlers).seen).toEqual([{ receiver: 'one' }, { receiver: 'other' }]);
