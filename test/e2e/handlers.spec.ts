@@ -497,6 +497,9 @@ describe('handlers', () => {
 
     expect(trace).toEqual(expect.arrayContaining(['one', 'other']));
     expect(trace).toHaveLength(2);
+    expect(started.logger.at('warn').join('\n')).toContain(
+      'Mapped {scoped.module} to OfItsModule.on (again: its class has several instances, and each handles every event; provide it in one module, and import that module)',
+    );
   });
 
   it('can override a handler, with parameters of their own', async () => {

@@ -48,6 +48,8 @@ import { type WebhookHandler, WebhookHandlerRegistry } from './webhook.dispatche
 @Injectable()
 export class WebhookExplorer {
   private readonly logger = new Logger('WebhookModule');
+  /** Names of handlers by the prototype of their class. */
+  private readonly registered = new Map<object, Set<string>>();
 
   constructor(
     private readonly discovery: DiscoveryService,
@@ -89,7 +91,7 @@ export class WebhookExplorer {
     receivers: readonly ResolvedReceiver[],
     classValidator: ClassValidatorInstallation,
   ): ConfigurationProblem[] {
-    const { host, key, method, name } = hosted;
+    const { host, prototype, key, method, name } = hosted;
     const subscriptions = readSubscriptions(method);
     if (subscriptions.length === 0) return [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
@@ -97,6 +99,9 @@ export class WebhookExplorer {
     const handler: WebhookHandler = { name, call };
     const problems: ConfigurationProblem[] = [];
     if (skipped.size > 0) problems.push({ path: name, message: skippedMessage([...skipped]) });
+    const registered = this.registered.get(prototype) ?? new Set();
+    const again = registered.has(key) ? AGAIN : '';
+    this.registered.set(prototype, registered.add(key));
     for (const { patterns, receiver } of subscriptions) {
       if (receiver !== undefined && !receivers.some((one) => one.name === receiver)) {
         const names = receivers.map((one) => `"${one.name}"`).join(', ') || 'none';
@@ -117,8 +122,8 @@ export class WebhookExplorer {
       const served = receivers.filter((one) => receiver === undefined || one.name === receiver);
       const isReached = served.some(({ path, scheme }) => (path ?? scheme.poll) !== undefined);
       const reach = isReached ? '' : UNREACHED;
-      const level = validation === UNTYPED ? 'warn' : 'log';
-      this.logger[level](`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}`);
+      const level = validation === UNTYPED || again !== '' ? 'warn' : 'log';
+      this.logger[level](`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}${again}`);
     }
     return problems;
   }
@@ -154,6 +159,10 @@ function skippedMessage(names: readonly string[]): string {
 /** What the start-up line of a handler adds if none of its receivers is mounted. */
 const UNREACHED =
   ' (its receiver has no path: it runs only if your code calls WebhookDispatcher.dispatch())';
+
+/** What it adds for a second instance of the handler's class. */
+const AGAIN =
+  ' (again: its class has several instances, and each handles every event; provide it in one module, and import that module)';
 
 /** What it adds if nothing shows whether a parameter is a class, or the event. */
 const UNTYPED =
