@@ -405,6 +405,23 @@ describe('sign', () => {
 
     expect(JSON.parse(body)).toEqual(JSON.parse(data.replace('-0', '0')));
   });
+
+  it.each([
+    ['characters', 'x', 9_000_000],
+    ['escapes', '\\n', 10_000_000],
+  ])('signs a string of millions of %s', async (_, one, count) => {
+    const data = `"${one.repeat(count)}"`;
+    const { code, out } = await commandLine(['sign', 'a.b', '-', ...issuer, ...METHOD], data);
+
+    expect([code, out.endsWith(`\r\n\r\n${data}`)]).toEqual([0, true]);
+  });
+
+  it('refuses a number that JavaScript rounds after a string with escapes', async () => {
+    const data = '["\\\\","\\"1\\u0031",12345678901234567890]';
+    const { code, err } = await commandLine(['sign', 'a.b', data, ...issuer]);
+
+    expect([code, err]).toEqual([2, expect.stringMatching(/^The number 12345678901234567890 /)]);
+  });
 });
 
 const MARKED: readonly (readonly [string, (text: string) => Buffer])[] = [
