@@ -209,8 +209,9 @@ async function readOfficialTable(query: RunStatement, schema: string): Promise<u
       `The database has no table ${schema}.endpoints: pass --from-schema, or a file with its rows as JSON.`,
     );
   }
+  // A row without an id is reported as invalid, as in a file.
   const [row] = await query(
-    `SELECT coalesce(json_agg(one ORDER BY id), '[]')::text AS rows FROM ${schema}.endpoints one`,
+    `SELECT coalesce(json_agg(one ORDER BY to_json(one)->>'id'), '[]')::text AS rows FROM ${schema}.endpoints one`,
     [],
   );
   return JSON.parse(String(row!['rows']));

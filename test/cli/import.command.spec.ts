@@ -934,5 +934,17 @@ describe('import, before it connects', () => {
       expect(code).toBe(2);
       expect(err).toMatch(/^The database has no table no_such\.endpoints/);
     });
+
+    it('says which column is missing', async () => {
+      const from = database.newSchema();
+      await database.pool.query(officialTable(from));
+      await insert(from, 'ep_1', [secretOf(SVIX_SECRET)]);
+      await database.pool.query(`ALTER TABLE ${from}.endpoints DROP COLUMN id`);
+      const { endpoints } = await reported(['nestjs', '--from-schema', from], undefined);
+
+      expect(endpoints).toMatchObject([
+        { result: 'invalid', problems: ['id: is missing; add it to the export'] },
+      ]);
+    });
   });
 });
