@@ -162,6 +162,16 @@ describe('send', () => {
     expect(seen()).toContainEqual({ id: 'c5' });
   });
 
+  it('records to a pipe without changing its mode', async () => {
+    const pipe = join(folder, 'pipe');
+    await promisify(execFile)('mkfifo', ['-m', '644', pipe]);
+    const args = ['send', url, 'order.paid', '{"id":"c7"}', ...issuer, '--record', pipe];
+    const [recorded, { code }] = await Promise.all([readFile(pipe, 'utf8'), commandLine(args)]);
+
+    expect([code, JSON.parse(recorded)]).toEqual([0, expect.objectContaining({ url })]);
+    expect((await stat(pipe)).mode & 0o777).toBe(0o644);
+  });
+
   it('prints JSON', async () => {
     const { out } = await commandLine(['send', url, 'order.created', ...issuer, '--json']);
 
