@@ -1,4 +1,4 @@
-import { chmod, readFile, writeFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { parseArgs, parseEnv } from 'node:util';
@@ -284,15 +284,20 @@ export async function readInput(file: string, stdin: Readable): Promise<Buffer> 
 }
 
 /**
- * Writes a file that only its owner can read.
+ * Writes a file that only its owner can read. The mode of a device or a pipe is not changed.
  *
  * @throws {@link UsageError} if the file cannot be written, or exists and `flag` is `wx`
  */
 export async function writeOwnFile(file: string, content: string, flag: 'w' | 'wx'): Promise<void> {
   try {
-    await writeFile(file, content, { flag, mode: 0o600 });
-    // A file that existed keeps its mode.
-    if (flag === 'w') await chmod(file, 0o600);
+    const handle = await open(file, flag, 0o600);
+    try {
+      // A file that existed has kept its mode.
+      if ((await handle.stat()).isFile()) await handle.chmod(0o600);
+      await handle.writeFile(content);
+    } finally {
+      await handle.close();
+    }
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new UsageError(

@@ -42,5 +42,5 @@ export interface Command {
   load(): Promise<CommandModule>;
 }
 
-/** The exit code for wrong usage. */
+/** The exit code for wrong usage, and for output that cannot be written. */
 export const USAGE = 2;

@@ -63,6 +63,8 @@ export const options = {
 } as const;
 
 const INVALID = 1;
+/** The SQLSTATE. */
+const INSUFFICIENT_PRIVILEGE = '42501';
 const SOURCES = ['svix', 'outpost', 'convoy', 'nestjs'] as const;
 type Source = (typeof SOURCES)[number];
 type Values = Arguments<typeof options>['values'];
@@ -201,19 +203,26 @@ function readAll(
 
 /** The rows of the table of `@nestjs/webhooks`, as JSON. */
 async function readOfficialTable(query: RunStatement, schema: string): Promise<unknown> {
-  const [table] = await query('SELECT to_regclass($1::text) IS NOT NULL AS exists', [
-    `${schema}.endpoints`,
-  ]);
-  if (membersOf(table)['exists'] !== true) {
+  const name = `${schema}.endpoints`;
+  try {
+    const [table] = await query('SELECT to_regclass($1::text) IS NOT NULL AS exists', [name]);
+    if (membersOf(table)['exists'] !== true) {
+      throw new UsageError(
+        `The database has no table ${name}: pass --from-schema, or a file with its rows as JSON.`,
+      );
+    }
+    // A row without an id is reported as invalid, as in a file.
+    const [row] = await query(
+      `SELECT coalesce(json_agg(one ORDER BY to_json(one)->>'id'), '[]')::text AS rows FROM ${name} one`,
+      [],
+    );
+    return JSON.parse(String(row!['rows']));
+  } catch (error) {
+    if ((error as { code?: unknown }).code !== INSUFFICIENT_PRIVILEGE) throw error;
     throw new UsageError(
-      `The database has no table ${schema}.endpoints: pass --from-schema, or a file with its rows as JSON.`,
+      `The user cannot read the table ${name}: have its owner run GRANT USAGE ON SCHEMA ${schema} TO <user>; GRANT SELECT ON ${name} TO <user>;`,
     );
   }
-  const [row] = await query(
-    `SELECT coalesce(json_agg(one ORDER BY id), '[]')::text AS rows FROM ${schema}.endpoints one`,
-    [],
-  );
-  return JSON.parse(String(row!['rows']));
 }
 
 function reportText({ applied, endpoints }: ImportReport): string {

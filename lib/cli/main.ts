@@ -1,13 +1,16 @@
 #!/usr/bin/env node
+import { USAGE } from './command.interface.js';
 import { runCommandLine } from './command-line.js';
 
 const { stdin, stdout, stderr, env } = process;
 /** 128 + SIGPIPE, as a shell reports a program whose reader has gone. */
 const BROKEN_PIPE = 141;
-stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(BROKEN_PIPE);
+stdout.on('error', ({ code }: NodeJS.ErrnoException) => {
+  if (code === 'EPIPE') process.exit(BROKEN_PIPE);
+  stderr.write(`The output cannot be written (${code}).\n`, () => process.exit(USAGE));
 });
+// The exit code still reports the result of the command.
+stderr.on('error', () => {});
 const io = {
   stdin,
   stdout,

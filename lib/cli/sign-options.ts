@@ -110,12 +110,15 @@ function parseData(bytes: Buffer | undefined, data = ''): unknown {
   return value;
 }
 
-const STRING_OR_NUMBER = /"(?:\\.|[^"\\])*"|-?\d[\d.eE+-]*/g;
+/** One token at a time: a pattern for a whole string overflows the stack on a long one. */
+const QUOTE_ESCAPE_OR_NUMBER = /"|\\.|-?\d[\d.eE+-]*/g;
 
 /** The data is parsed and written again, and JSON.parse rounds numbers. */
 function requireExactNumbers(json: string): void {
-  for (const [token] of json.matchAll(STRING_OR_NUMBER)) {
-    if (token.startsWith('"') || decimal(token) === decimal(String(Number(token)))) continue;
+  let isString = false;
+  for (const [token] of json.matchAll(QUOTE_ESCAPE_OR_NUMBER)) {
+    if (token === '"') isString = !isString;
+    if (isString || token === '"' || decimal(token) === decimal(String(Number(token)))) continue;
     throw new UsageError(
       `The number ${token} would be sent as ${JSON.stringify(Number(token))}: write it as a string, "${token}".`,
     );

@@ -256,7 +256,8 @@ function serverOf(origin: string): Attributes {
   const defaultPort = scheme === 'https' ? 443 : 80;
   return {
     'url.scheme': scheme,
-    'server.address': hostname,
+    // The brackets of an IPv6 address belong to the URL.
+    'server.address': hostname.replace(/^\[|\]$/g, ''),
     'server.port': port === '' ? defaultPort : Number(port),
   };
 }

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { generateKeyPairSync } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, open, rm, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -398,6 +398,37 @@ describe('the built program', () => {
     const [code] = (await once(child, 'close')) as [number];
 
     expect([code, stderr]).toEqual([141, '']);
+  });
+
+  const sending = ['send', 'http://127.0.0.1:1', 'order.created', '--issuer', ISSUER];
+
+  it.each<[string, string[], string, number, string]>([
+    ['output', ['keygen'], '1', 2, 'The output cannot be written (ENOSPC).\n'],
+    ['messages', sending, '2', 3, ''],
+    ['output and messages', ['keygen'], '12', 2, ''],
+  ])('reports a full disk for its %s by its exit code', async (_, args, full, code, message) => {
+    const device = await open('/dev/full', 'w');
+    const streams = ['1', '2'].map((stream) => (full.includes(stream) ? device.fd : 'pipe'));
+    const child = spawn(process.execPath, [main, ...args], {
+      stdio: ['ignore', ...streams],
+      env: { ...process.env, WEBHOOK_SECRET: SECRET },
+    });
+    let stderr = '';
+    child.stderr?.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+    const [ended] = (await once(child, 'close')) as [number];
+    await device.close();
+
+    expect([ended, stderr]).toEqual([code, message]);
+  });
+
+  it('keeps its exit code if its messages are not read', async () => {
+    const child = spawn(process.execPath, [main, ...sending], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, WEBHOOK_SECRET: SECRET },
+    });
+    child.stderr.destroy();
+
+    expect(await once(child, 'close')).toEqual([3, null]);
   });
 
   it('is the bin of package.json and has a shebang', () => {

@@ -934,5 +934,39 @@ describe('import, before it connects', () => {
       expect(code).toBe(2);
       expect(err).toMatch(/^The database has no table no_such\.endpoints/);
     });
+
+    it.each([
+      ['its schema', (): string => ''],
+      ['it', (from: string, role: string) => `GRANT USAGE ON SCHEMA ${from} TO ${role}`],
+    ])('names the table if the user may not read %s, and the GRANT', async (_, grant) => {
+      const { pool } = database;
+      const [from, role] = [database.newSchema(), database.newSchema()];
+      await pool.query(`${officialTable(from)}; CREATE ROLE ${role} LOGIN PASSWORD 'of-a-role';
+        GRANT USAGE ON SCHEMA ${schema} TO ${role};
+        GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${role}; ${grant(from, role)}`);
+      const url = Object.assign(new URL(DATABASE_URL), { username: role, password: 'of-a-role' });
+      const { code, err } = await imported(['nestjs', '--from-schema', from], undefined, {
+        DATABASE_URL: url.href,
+      });
+      await pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+
+      expect(code).toBe(2);
+      expect(err).toMatch(
+        `The user cannot read the table ${from}.endpoints: have its owner run ` +
+          `GRANT USAGE ON SCHEMA ${from} TO <user>; GRANT SELECT ON ${from}.endpoints TO <user>;\n`,
+      );
+    });
+
+    it('says which column is missing', async () => {
+      const from = database.newSchema();
+      await database.pool.query(officialTable(from));
+      await insert(from, 'ep_1', [secretOf(SVIX_SECRET)]);
+      await database.pool.query(`ALTER TABLE ${from}.endpoints DROP COLUMN id`);
+      const { endpoints } = await reported(['nestjs', '--from-schema', from], undefined);
+
+      expect(endpoints).toMatchObject([
+        { result: 'invalid', problems: ['id: is missing; add it to the export'] },
+      ]);
+    });
   });
 });

@@ -196,6 +196,23 @@ async function commandLine(
     expect(ended.stderr).not.toContain('not-to-be-shown');
   });
 
+  it.each([
+    ['table', (name: string) => `CREATE TABLE ${name} (version integer, name text)`],
+    ['view', (name: string) => `CREATE VIEW ${name} AS SELECT 1 AS version`],
+  ])('refuse a schema whose %s "migration" is of another program', async (_, create) => {
+    const schema = database.newSchema();
+    await pool.query(`CREATE SCHEMA ${schema}; ${create(`${schema}.migration`)}`);
+    const ended = [await on(schema, 'migrate'), await on(schema, 'status')];
+
+    expect(ended).toEqual(
+      Array.from({ length: 2 }, () => ({
+        code: 2,
+        stdout: '',
+        stderr: `The schema ${schema} has a table "migration" that is not of this library: use another schema.\n`,
+      })),
+    );
+  });
+
   it('report a missing database in one line', async () => {
     const url = new URL(DATABASE_URL);
     url.pathname = `/${database.newSchema()}`;

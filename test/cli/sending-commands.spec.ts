@@ -162,6 +162,16 @@ describe('send', () => {
     expect(seen()).toContainEqual({ id: 'c5' });
   });
 
+  it('records to a pipe without changing its mode', async () => {
+    const pipe = join(folder, 'pipe');
+    await promisify(execFile)('mkfifo', ['-m', '644', pipe]);
+    const args = ['send', url, 'order.paid', '{"id":"c7"}', ...issuer, '--record', pipe];
+    const [recorded, { code }] = await Promise.all([readFile(pipe, 'utf8'), commandLine(args)]);
+
+    expect([code, JSON.parse(recorded)]).toEqual([0, expect.objectContaining({ url })]);
+    expect((await stat(pipe)).mode & 0o777).toBe(0o644);
+  });
+
   it('prints JSON', async () => {
     const { out } = await commandLine(['send', url, 'order.created', ...issuer, '--json']);
 
@@ -404,6 +414,23 @@ describe('sign', () => {
     const { body } = JSON.parse(signed.out) as { body: string };
 
     expect(JSON.parse(body)).toEqual(JSON.parse(data.replace('-0', '0')));
+  });
+
+  it.each([
+    ['characters', 'x', 9_000_000],
+    ['escapes', '\\n', 10_000_000],
+  ])('signs a string of millions of %s', async (_, one, count) => {
+    const data = `"${one.repeat(count)}"`;
+    const { code, out } = await commandLine(['sign', 'a.b', '-', ...issuer, ...METHOD], data);
+
+    expect([code, out.endsWith(`\r\n\r\n${data}`)]).toEqual([0, true]);
+  });
+
+  it('refuses a number that JavaScript rounds after a string with escapes', async () => {
+    const data = '["\\\\","\\"1\\u0031",12345678901234567890]';
+    const { code, err } = await commandLine(['sign', 'a.b', data, ...issuer]);
+
+    expect([code, err]).toEqual([2, expect.stringMatching(/^The number 12345678901234567890 /)]);
   });
 });
 

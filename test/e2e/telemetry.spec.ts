@@ -181,6 +181,21 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
     expect(exported.filter((span) => span.includes(HIDDEN) || span.includes('Bearer'))).toEqual([]);
   });
 
+  it('names a server by its address without the brackets of a URL, and its port', async () => {
+    const { port } = new URL(started.origin);
+    for (const host of ['127.0.0.1', '[::ffff:127.0.0.1]']) {
+      await publisher.send(`http://${host}:${port}/webhooks`, 'order.paid', 1);
+    }
+
+    const attempts = recorder.spans.filter(({ name }) => name === 'send order.paid');
+    expect(attempts).toMatchObject(
+      ['127.0.0.1', '::ffff:7f00:1'].map((address) => ({
+        attributes: { 'server.address': address, 'server.port': Number(port) },
+        status: { code: 0 },
+      })),
+    );
+  });
+
   it('traces the method of a @WebhookRoute() and its refusals', async () => {
     await publisher.send(`${started.origin}/own`, 'order.created', { id: 1 });
     await head(started.origin, 'no-token', { path: '/own', headers: { traceparent: TRACEPARENT } });

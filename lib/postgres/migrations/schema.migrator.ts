@@ -137,12 +137,20 @@ export class SchemaMigrator {
   private async applied(): Promise<readonly (MigrationState & { appliedAt: Date })[]> {
     const table = `${this.schema}.migration`;
     const [found] = await this.run(
-      `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding`,
+      `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding,
+         (SELECT count(*) = 4 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
+          AND attname IN ('version', 'name', 'breaking', 'applied_at')) AS own`,
       [table],
     );
     if (found?.['there'] !== true) {
       requireUnicode(found?.['encoding']);
       return [];
+    }
+    if (found['own'] !== true) {
+      throw new WebhookStoreError(
+        'store_unavailable',
+        `The schema ${this.schema} has a table "migration" that is not of this library: use another schema.`,
+      );
     }
     const rows = await this.run(
       `SELECT version, name, breaking, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
