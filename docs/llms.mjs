@@ -16,9 +16,9 @@ const SECTIONS = {
 const read = (path) => readFileSync(join(ROOT, path), 'utf8');
 const title = (page) => /^# (.+)$/m.exec(page)[1];
 
-/** The headings of a page; for a page without headings, the start of its first sentence. */
+/** The headings of a page; for a page without headings, the start of its first sentence, without links. */
 function summary(page) {
-  const prose = page.replace(/^```[\s\S]*?^```/gm, '');
+  const prose = page.replace(/^```[\s\S]*?^```/gm, '').replace(/\[([^\]]+)\]\([^)]+\)/g, '$1');
   const headings = [...prose.matchAll(/^## (.+)$/gm)];
   if (headings.length === 0) return /^(?![#|\s])[^.:]+/m.exec(prose)[0].replaceAll('\n', ' ');
   return headings.map(([, heading]) => heading.replaceAll('`', '')).join('; ');

@@ -105,7 +105,8 @@ interface Verdict extends Partial<ApplicationAnswer> {
 
 /** What to check, by code of the answer table. */
 const ADVICE: Readonly<Partial<Record<WebhookAnswerCode, string>>> = {
-  bad_signature: 'The receiver has a different key for this issuer: compare the secrets.',
+  bad_signature:
+    'The receiver has a different key, or trusts only another issuer: compare the secrets and the issuers.',
   unknown_key: 'The receiver has no valid key with this --kid: compare its keys for this issuer.',
   wrong_issuer: 'The receiver does not trust this --issuer: add it to receiver.issuers.',
   wrong_audience: 'Pass the audience of the receiver as --audience.',

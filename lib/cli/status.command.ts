@@ -38,7 +38,7 @@ export async function run(
     const steps = states.map(({ version, name, appliedAt }) => ({
       version,
       name,
-      appliedAt: appliedAt?.toISOString() ?? null,
+      appliedAt: appliedAt?.toISOString(),
     }));
     return { schema, state: stateOf(states, latest), latest, steps };
   });
@@ -58,8 +58,8 @@ export interface SchemaReport {
   readonly steps: readonly {
     readonly version: number;
     readonly name: string;
-    /** ISO 8601; `null` if it is pending. */
-    readonly appliedAt: string | null;
+    /** ISO 8601; absent if it is pending. */
+    readonly appliedAt?: string | undefined;
   }[];
 }
 
@@ -80,7 +80,7 @@ function schemaText({ schema, state, steps }: SchemaReport): string {
   const width = Math.max(...steps.map(({ name }) => name.length));
   const rows = steps.map(
     ({ version, name, appliedAt }) =>
-      `  ${String(version).padStart(3)}  ${name.padEnd(width)}  ${appliedAt === null ? 'pending' : `applied ${appliedAt}`}`,
+      `  ${String(version).padStart(3)}  ${name.padEnd(width)}  ${appliedAt === undefined ? 'pending' : `applied ${appliedAt}`}`,
   );
   return [`Schema ${schema}:`, ...rows, ADVICE[state], ''].join('\n');
 }

@@ -20,7 +20,7 @@ import {
   statusOf,
 } from './refusal.js';
 import { addMovedHint, addSecretHint } from './token-hints.js';
-import { describeSteps, passed, UNRESERVED } from './trace.js';
+import { describeDefinition, describeSteps, passed, UNRESERVED } from './trace.js';
 import type {
   AddHint,
   ExplanationHint,
@@ -110,7 +110,12 @@ export async function explainSender(
     steps: describeSteps(
       steps,
       refusal,
-      (step) => (step === 'replay' ? UNRESERVED : passed(detailOf(step, observed, events))),
+      (step) => {
+        if (step === 'replay') return UNRESERVED;
+        if (step !== 'definition') return passed(detailOf(step, observed, events));
+        const names = events.map(({ claims }) => claims.webhook.event);
+        return describeDefinition(names, rules.events);
+      },
       (step) => steps.indexOf(step) < steps.indexOf(refusal!.step),
     ),
     hints,

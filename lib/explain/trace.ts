@@ -158,15 +158,23 @@ const DESCRIBE: Readonly<Record<ExplanationStepName, (facts: TraceFacts) => Outc
       Buffer.isBuffer(data) ? `bytes of the content type ${quote(contentType)}` : 'valid JSON',
     );
   },
-  definition: ({ claims, events }) => {
-    const event = claims?.webhook.event ?? '';
-    if (events === undefined) return skipped('no definitions of events are known here');
-    return events.checks(event)
-      ? passed(`the data is valid data of ${quote(event)}`)
-      : skipped(`no definition checks the data of ${quote(event)}`);
-  },
+  definition: ({ claims, events }) => describeDefinition([claims?.webhook.event ?? ''], events),
   replay: () => UNRESERVED,
 };
+
+/** @param names - of the events in the request */
+export function describeDefinition(
+  names: readonly string[],
+  events: WebhookEventCatalog | undefined,
+): Outcome {
+  if (events === undefined) return skipped('no definitions of events are known here');
+  if (names.length === 0) return skipped('the request contains no event');
+  const all = [...new Set(names)];
+  const checked = all.filter((name) => events.checks(name));
+  return checked.length > 0
+    ? passed(`the data is valid data of ${checked.map(quote).join(', ')}`)
+    : skipped(`no definition checks the data of ${all.map(quote).join(', ')}`);
+}
 
 function describeTimes({ observed }: TraceFacts): Outcome {
   const { iat, exp } = observed.anatomy.claims ?? {};

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { runCommandLine } from '../../lib/cli/command-line.js';
-import { OnWebhookEvent } from '../../lib/index.js';
+import { OnWebhookEvent, type WebhookExplanation } from '../../lib/index.js';
 import { stripe } from '../../lib/senders/index.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { Sink } from './conformance-run.js';
@@ -99,6 +99,19 @@ describe('--sender', () => {
     expect(text.code).toBe(1);
     expect(text.out).toMatch(/^not valid: invalid_signature\n {2}\S.*\n\nhints\n {2}\w+ /);
     expect(hints.map((hint) => hint.code)).toContain('body_reserialized');
+  });
+
+  it('skips the definitions of events, which it does not know', async () => {
+    const { out } = await commandLine(['sign', 'invoice.paid', '{}', '--sender', 'stripe']);
+    const explained = await commandLine(['explain', '--sender', 'stripe', '--json'], out);
+    const { verdict, steps } = JSON.parse(explained.out) as WebhookExplanation;
+
+    expect(verdict).toBe('accepted');
+    expect(steps).toContainEqual({
+      step: 'definition',
+      outcome: 'skipped',
+      detail: 'no definitions of events are known here',
+    });
   });
 
   it('sends as Stripe, and shows the answer', async () => {

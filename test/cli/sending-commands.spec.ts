@@ -113,7 +113,7 @@ describe('send', () => {
 
     expect(code).toBe(1);
     expect(out).toMatch(/^401 refused: bad_signature \(\d+ ms\)$/m);
-    expect(out).toContain('The receiver has a different key for this issuer: compare the secrets.');
+    expect(out).toContain('The receiver has a different key, or trusts only another issuer');
   });
 
   it('records a request for its owner only, and sends it again byte for byte', async () => {

@@ -16,4 +16,10 @@ describe('llms.txt', () => {
   it('has a summary for each page', () => {
     expect(text.split('\n').filter((line) => /^- \[.*\): ?$/.test(line))).toEqual([]);
   });
+
+  it('has absolute links only', () => {
+    const targets = [...text.matchAll(/\]\(([^)\n]*)/g)].map(([, target]) => target!);
+
+    expect(targets.filter((target) => !target.startsWith('https://'))).toEqual([]);
+  });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { createHmac, generateKeyPairSync } from 'node:crypto';
-import { WebhookInbox } from 'nestjs-webhook-token';
+import { defineEvents, WebhookInbox } from 'nestjs-webhook-token';
 import type {
   WebhookExplanation,
   WebhookReceiverOptions,
@@ -13,11 +13,13 @@ import {
   jwtSender,
   securityEvents,
   shopify,
+  slack,
   standardWebhooks,
   stripe,
   type WebhookSender,
 } from 'nestjs-webhook-token/senders';
 import { TestClock } from 'nestjs-webhook-token/testing';
+import { z } from 'zod';
 import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
@@ -86,6 +88,40 @@ describe('explains an HMAC sender', () => {
     expect(explanation.steps.map(({ detail }) => detail)).toEqual(
       expect.arrayContaining(['signed 10 s ago, tolerance 300 s', '"invoice.paid", id "evt_1"']),
     );
+  });
+
+  it.each([
+    ['defined', { schema: z.object({ id: z.string() }) }, 'passed', 'valid data of "invoice.paid"'],
+    ['only named', {}, 'skipped', 'no definition checks the data of "invoice.paid"'],
+  ])('whose event is %s', async (_, definition, outcome, detail) => {
+    const events = defineEvents({ 'invoice.paid': definition });
+    const verifier = verifierFor([{ path: 'x', sender }], new TestClock(NOW), events);
+    const { steps } = await verifier.explain(stripeRequest(signedAt(seconds)));
+
+    expect(steps).toContainEqual({
+      step: 'definition',
+      outcome,
+      detail: expect.stringContaining(detail),
+    });
+  });
+
+  it('whose request only checks the URL', async () => {
+    const events = defineEvents({ app_mention: {} });
+    const slackSender = slack({ secret: SECRET });
+    const verifier = verifierFor([{ path: 'x', sender: slackSender }], new TestClock(NOW), events);
+    const body = '{"type":"url_verification","challenge":"c1"}';
+    const headers = {
+      'x-slack-request-timestamp': `${seconds}`,
+      'x-slack-signature': `v0=${hmac(`v0:${seconds}:${body}`)}`,
+    };
+    const { verdict, steps } = await verifier.explain({ method: 'POST', headers, body });
+
+    expect(verdict).toBe('accepted');
+    expect(steps).toContainEqual({
+      step: 'definition',
+      outcome: 'skipped',
+      detail: 'the request contains no event',
+    });
   });
 
   it('without its header', async () => {
