@@ -37,18 +37,18 @@ export interface AttemptedDelivery {
 /** Options of {@link flushDeliveries}. */
 export interface FlushDeliveriesOptions {
   /**
-   * Also make the retries, by moving the application's `TestClock` to each of them, until every delivery has succeeded or is
-   * given up; default `false`. Deliveries of a paused endpoint are left to wait.
+   * Also make what is due later, such as retries and what waits for a `rateLimit`, by moving the application's `TestClock`, until
+   * every delivery has succeeded or is given up; default `false`. Deliveries of a paused endpoint are left to wait.
    */
   readonly retries?: boolean | undefined;
 }
 
 const OPTIONS = object<FlushDeliveriesOptions>()({ retries: optional(flag, false) });
 
-/** The attempts since the last flush, and when the next ones are due. */
+/** The attempts since the last flush, and the endpoints whose last delivery was deferred because they are paused. */
 interface Recorded {
   attempted: AttemptedDelivery[];
-  readonly waiting: Map<string, number>;
+  readonly paused: Set<string | undefined>;
 }
 
 const recorded = new WeakMap<object, Recorded>();
@@ -58,11 +58,12 @@ const MAX_RECORDED = 10_000;
 const MAX_ROUNDS = 10_000;
 
 runObservers.add((run) => {
-  const { attempted, waiting } = recordOf(run.consumer);
+  const { attempted, paused } = recordOf(run.consumer);
   const { outcome, delivery } = run;
+  const endpointId = delivery.received === undefined ? delivery.endpointId : undefined;
   const isPaused = outcome.type === 'defer' && outcome.reason === 'endpoint_paused';
-  if ('at' in outcome && !isPaused) waiting.set(delivery.id, outcome.at);
-  else waiting.delete(delivery.id);
+  if (isPaused) paused.add(endpointId);
+  else paused.delete(endpointId);
   if (outcome.type === 'defer') return;
   if (attempted.length >= MAX_RECORDED) attempted.shift();
   attempted.push(attemptOf(run, outcome));
@@ -105,8 +106,10 @@ export async function flushDeliveries(
     await Promise.all(queues.map(flush));
     await deliverer?.settle(Infinity);
     attempts.push(...consumers.flatMap(take));
-    const next = Math.min(...consumers.flatMap((one) => [...recordOf(one).waiting.values()]));
-    if (!retries || next === Infinity) return attempts;
+    if (!retries) return attempts;
+    const paused = new Set(consumers.flatMap((one) => [...recordOf(one).paused]));
+    const next = Math.min(...(await Promise.all(queues.map((queue) => nextDue(queue, paused)))));
+    if (next === Infinity) return attempts;
     await moveTo(next, find<ResolvedWebhookOptions>(RESOLVED_OPTIONS).clock);
   }
   throw new Error(
@@ -123,6 +126,16 @@ async function flush(queue: WebhookQueue): Promise<void> {
   await queue.flush();
 }
 
+/** When a queue can next run a delivery to an endpoint that is not paused, in epoch milliseconds. */
+async function nextDue(queue: WebhookQueue, paused: Recorded['paused']): Promise<number> {
+  const groups = await queue.counts({ unfinished: true });
+  const dues = groups
+    .filter(({ endpointId }) => !paused.has(endpointId))
+    .map(({ oldestDue = Infinity }) => oldestDue);
+  // The limits of an endpoint allow a start between two milliseconds.
+  return Math.ceil(Math.min(...dues));
+}
+
 async function moveTo(time: number, clock: ResolvedWebhookOptions['clock']): Promise<void> {
   if (!(clock instanceof TestClock)) {
     throw new Error(
@@ -136,7 +149,7 @@ async function moveTo(time: number, clock: ResolvedWebhookOptions['clock']): Pro
 function recordOf(consumer: object): Recorded {
   let record = recorded.get(consumer);
   if (record === undefined) {
-    record = { attempted: [], waiting: new Map() };
+    record = { attempted: [], paused: new Set() };
     recorded.set(consumer, record);
   }
   return record;

@@ -206,7 +206,9 @@ describe('overrideWebhooks', () => {
     const schema = { '~standard': { version: 1, vendor: 'test', validate } } as const;
     const events = defineEvents({ 'order.created': { schema, examples: [{}] } });
 
-    await expect(overridden({ receiver, events })).rejects.toThrow('examples[0]: is not valid data');
+    await expect(overridden({ receiver, events })).rejects.toThrow(
+      'examples[0]: is not valid data',
+    );
   });
 
   const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -434,6 +436,39 @@ describe('flushDeliveries', () => {
       [3, 'delivered'],
     ]);
     expect(of('crm').at(-1)).toEqual([4, 'failed']);
+  });
+
+  it('sends all that waits for a rate limit, but nothing to a paused endpoint', async () => {
+    const testing = await overrideWebhooks(
+      Test.createTestingModule({
+        imports: [
+          WebhookModule.forRoot({
+            publisher: {
+              ...sender,
+              retry: { jitter: 0 },
+              endpoints: ['crm', 'erp', 'paused'].map((id) => ({
+                id,
+                url: `https://${id}.example`,
+                rateLimit: { perSecond: 1, burst: 2 },
+              })),
+            },
+          }),
+        ],
+      }),
+      { transport, clock },
+    ).compile();
+    await testing.init();
+    transport.script('https://erp.example', 503, 204);
+    await testing.get(WebhookEndpoints).pause('paused');
+    for (let n = 0; n < 5; n++) await testing.get(WebhookPublisher).publish('order.created', { n });
+    const attempts = await flushDeliveries(testing, { retries: true });
+    const pending = await testing.get(WebhookDeliveries).list({ status: 'pending' });
+
+    expect(attempts.filter(({ status }) => status === 'delivered')).toHaveLength(10);
+    expect(pending.deliveries.map(({ endpointId }) => endpointId)).toEqual(
+      Array.from({ length: 5 }, () => 'paused'),
+    );
+    await testing.close();
   });
 
   it('runs the handlers of queued events, and their retries', async () => {
