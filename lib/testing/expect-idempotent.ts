@@ -125,6 +125,9 @@ function hasNoMembers(value: unknown): value is object {
   return prototype !== null && Object.getPrototypeOf(prototype) !== null;
 }
 
+/** The last check of each receiver; a check changes its replay store. */
+const checks = new WeakMap<ResolvedReceiver, Promise<void>>();
+
 /** How often the sender repeats an event that is refused. */
 const MAX_ATTEMPTS = 4;
 
@@ -136,7 +139,7 @@ const MAX_ATTEMPTS = 4;
  * The application's own handlers, stores and database run; only the record in the replay store is disturbed. Each scenario has an
  * event id of its own. A receiver with `acknowledge: 'queued'` handles at once for the time of the check.
  *
- * Every scenario runs, also after one has failed.
+ * Every scenario runs, also after one has failed. Checks of one receiver run one after the other.
  *
  * @throws {@link IdempotencyError} with each scenario whose outcome differs from that of one clean delivery
  * @throws Error if a clean delivery is refused, no handler takes the event, or `observe` returns nothing that can be compared
@@ -151,7 +154,10 @@ export async function expectIdempotent<Event extends WebhookEventName>(
   await initialise(app);
   const receiver = receiverOf(app, options.receiver);
   const check = new IdempotencyCheck(app, { event, data }, options);
-  await check.runOn(receiver);
+  const run = (): Promise<void> => check.runOn(receiver);
+  const running = (checks.get(receiver) ?? Promise.resolve()).then(run, run);
+  checks.set(receiver, running);
+  await running;
 }
 
 /** A sent event; its id stays the same when it is repeated. */

@@ -434,6 +434,19 @@ describe('expectIdempotent', () => {
     await check(Upserts, { observe: observed });
   });
 
+  it('runs two checks of a receiver one after the other', async () => {
+    const first = check(Upserts, { reset });
+    while (app === undefined) await turn();
+    const sender = { issuer: ISSUER, secret: SECRET };
+    const second = expectIdempotent(app, 'order.created', CREATED, { ...sender, observe, reset });
+
+    expect(await Promise.allSettled([first, second])).toMatchObject([
+      { status: 'fulfilled' },
+      { status: 'fulfilled' },
+    ]);
+    expect(app.get(WebhookVerifier).receiver().replayStore).toBe(store);
+  });
+
   it('reports an event that is refused, with the cause', async () => {
     @Injectable()
     class Fails {
