@@ -37,7 +37,7 @@ export interface AttemptedDelivery {
 /** Options of {@link flushDeliveries}. */
 export interface FlushDeliveriesOptions {
   /**
-   * Also make what is due later, such as retries and what waits for a `rateLimit`, by moving the application's `TestClock`, until
+   * Also run later deliveries, such as retries and those that wait for a `rateLimit`, by moving the application's `TestClock`, until
    * every delivery has succeeded or is given up; default `false`. Deliveries of a paused endpoint are left to wait.
    */
   readonly retries?: boolean | undefined;
