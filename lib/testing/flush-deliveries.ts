@@ -56,6 +56,8 @@ const recorded = new WeakMap<object, Recorded>();
 const MAX_RECORDED = 10_000;
 /** Moves of the clock; a delivery that is deferred forever would never end. */
 const MAX_ROUNDS = 10_000;
+/** Flushes in a row that run nothing, although a delivery is due: a queue may follow the clock of its server. */
+const MAX_IDLE_ROUNDS = 100;
 
 runObservers.add((run) => {
   const { attempted, paused } = recordOf(run.consumer);
@@ -102,18 +104,24 @@ export async function flushDeliveries(
     (consumer) => consumer !== undefined,
   );
   const attempts: AttemptedDelivery[] = [];
-  for (let round = 0; round < MAX_ROUNDS; round++) {
+  const { clock } = find<ResolvedWebhookOptions>(RESOLVED_OPTIONS);
+  let idle = 0;
+  for (let round = 0; round < MAX_ROUNDS && idle < MAX_IDLE_ROUNDS; round++) {
     await Promise.all(queues.map(flush));
     await deliverer?.settle(Infinity);
-    attempts.push(...consumers.flatMap(take));
+    const made = consumers.flatMap(take);
+    attempts.push(...made);
     if (!retries) return attempts;
     const paused = new Set(consumers.flatMap((one) => [...recordOf(one).paused]));
     const next = Math.min(...(await Promise.all(queues.map((queue) => nextDue(queue, paused)))));
     if (next === Infinity) return attempts;
-    await moveTo(next, find<ResolvedWebhookOptions>(RESOLVED_OPTIONS).clock);
+    idle = made.length === 0 && next <= clock.now() ? idle + 1 : 0;
+    await moveTo(next, clock);
   }
   throw new Error(
-    `Deliveries are still deferred after ${MAX_ROUNDS} moves of the clock; flush without "retries" to see why.`,
+    idle === 0
+      ? `Deliveries are still deferred after ${MAX_ROUNDS} moves of the clock; flush without "retries" to see why.`
+      : 'Deliveries are due, but their queue does not run them: it may limit rates by the clock of its server. Replace it with overrideWebhooks().',
   );
 }
 

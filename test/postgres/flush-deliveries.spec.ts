@@ -8,7 +8,6 @@ import type { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   WebhookDeliveries,
-  type WebhookEndpointOptions,
   WebhookEndpoints,
   WebhookModule,
   WebhookPublisher,
@@ -51,17 +50,10 @@ const engines: [
 ];
 
 /** An application with the endpoints `crm` and `erp`, on a clock that the test moves. */
-async function startApp(
-  create: (clock: TestClock) => WebhookQueue | Promise<WebhookQueue>,
-  limits: Pick<WebhookEndpointOptions, 'rateLimit'> = {},
-) {
+async function startApp(create: (clock: TestClock) => WebhookQueue | Promise<WebhookQueue>) {
   const clock = new TestClock(Date.now());
   const transport = new InMemoryWebhookTransport();
-  const endpoints = ['crm', 'erp'].map((id) => ({
-    id,
-    url: `https://${id}.example/hooks`,
-    ...limits,
-  }));
+  const endpoints = ['crm', 'erp'].map((id) => ({ id, url: `https://${id}.example/hooks` }));
   const testing = await Test.createTestingModule({
     imports: [
       WebhookModule.forRoot({
@@ -122,26 +114,6 @@ for (const [engine, suite, create] of engines) {
             ['erp', 4, 'failed'],
           ],
         ]);
-      } finally {
-        await testing.close();
-      }
-    });
-
-    it('sends all that waits for a rate limit by moving the clock', async () => {
-      const { clock, transport, testing } = await startApp(create, {
-        rateLimit: { perSecond: 1, burst: 2 },
-      });
-      const publisher = testing.get(WebhookPublisher);
-      const start = clock.now();
-      try {
-        transport.script('https://erp.example', 503, 204);
-        for (let n = 0; n < 5; n++) await publisher.publish('order.created', { n });
-        const attempts = await flushDeliveries(testing, { retries: true });
-        const { pending } = await testing.get(WebhookDeliveries).stats();
-
-        expect(attempts.filter(({ status }) => status === 'delivered')).toHaveLength(10);
-        expect(pending).toBe(0);
-        expect(clock.now() - start).toBeGreaterThanOrEqual(600_000);
       } finally {
         await testing.close();
       }
