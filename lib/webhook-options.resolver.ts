@@ -1,6 +1,7 @@
 import { Logger } from '@nestjs/common';
 import { SECOND } from './clock/duration.js';
 import { SystemClock, type WebhookClock } from './clock/webhook-clock.js';
+import { WebhookConfigurationError } from './errors/webhook.error.js';
 import { WebhookEventCatalog } from './events/event-catalog.js';
 import { Problems } from './options/problems.js';
 import { requireOptions } from './options/read-options.js';
@@ -90,6 +91,16 @@ export function resolveWebhookOptions(options: WebhookModuleOptions): ResolvedWe
   }
   const recorded = resolveInbox(inbox, clock);
   return { receivers, publisher, events, inbox: recorded, checkStores, clock, shutdownTimeout };
+}
+
+/** As {@link resolveWebhookOptions}; also checks the examples of events, with validators that may be asynchronous. */
+export async function resolveAndCheckExamples(
+  options: WebhookModuleOptions,
+): Promise<ResolvedWebhookOptions> {
+  const resolved = resolveWebhookOptions(options);
+  const problems = (await resolved.events?.exampleProblems()) ?? [];
+  if (problems.length > 0) throw new WebhookConfigurationError(problems);
+  return resolved;
 }
 
 /** A queue has one consumer: two would take each other's deliveries. */

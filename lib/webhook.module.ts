@@ -24,7 +24,10 @@ import type {
 import { configuredStores } from './health/webhook-parts.js';
 import { WebhookStoreCheck } from './health/store-check.js';
 import { requireOptions } from './options/read-options.js';
-import { resolveWebhookOptions, type ResolvedWebhookOptions } from './webhook-options.resolver.js';
+import {
+  resolveAndCheckExamples,
+  type ResolvedWebhookOptions,
+} from './webhook-options.resolver.js';
 
 const DEFAULT_EXTRAS: WebhookModuleExtras = { isGlobal: true, httpModule: undefined };
 
@@ -96,12 +99,7 @@ function from(
 const OPTION_PROVIDERS: Provider[] = [
   {
     provide: RESOLVED_OPTIONS,
-    useFactory: async (options: WebhookModuleOptions) => {
-      const resolved = resolveWebhookOptions(options);
-      const problems = (await resolved.events?.exampleProblems()) ?? [];
-      if (problems.length > 0) throw new WebhookConfigurationError(problems);
-      return resolved;
-    },
+    useFactory: resolveAndCheckExamples,
     inject: [MODULE_OPTIONS_TOKEN],
   },
   ScopeCheck,

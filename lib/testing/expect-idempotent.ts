@@ -96,11 +96,37 @@ const OPTIONS = object<ExpectIdempotentOptions>()({
 
 /** Values that JSON loses or refuses, and the remedy. */
 const UNOBSERVABLE: readonly (readonly [(value: unknown) => boolean, string, string])[] = [
-  [types.isMap, 'Map', 'convert it to [...map]'],
-  [types.isSet, 'Set', 'convert it to [...set]'],
-  [types.isPromise, 'Promise', 'await it'],
-  [(value) => typeof value === 'bigint', 'BigInt', 'convert it with String(value)'],
+  [types.isMap, 'a Map', 'convert it to [...map]'],
+  [types.isSet, 'a Set', 'convert it to [...set]'],
+  [types.isPromise, 'a Promise', 'await it'],
+  [types.isNativeError, 'an Error', 'convert it with String(error)'],
+  [(value) => typeof value === 'bigint', 'a BigInt', 'convert it with String(value)'],
+  [
+    (value) => typeof value === 'number' && !Number.isFinite(value),
+    'NaN or an infinite number',
+    'convert it with String(value)',
+  ],
+  [
+    (value) => hasNoMembers(value) && Symbol.iterator in value,
+    'an iterator',
+    'convert it to a list, such as [...map.values()]',
+  ],
+  [hasNoMembers, 'an object without enumerable members', 'copy its data to a plain object'],
 ];
+
+/** Whether JSON shows an object as `{}` that may hold something. */
+function hasNoMembers(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null || Object.keys(value).length > 0) return false;
+  if (Array.isArray(value) || types.isTypedArray(value) || types.isBoxedPrimitive(value))
+    return false;
+  if (Reflect.ownKeys(value).length > 0) return true;
+  // A plain object may be from another realm, such as the one of Jest.
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype !== null && Object.getPrototypeOf(prototype) !== null;
+}
+
+/** The last check of each receiver; a check changes its replay store. */
+const checks = new WeakMap<ResolvedReceiver, Promise<void>>();
 
 /** How often the sender repeats an event that is refused. */
 const MAX_ATTEMPTS = 4;
@@ -113,7 +139,7 @@ const MAX_ATTEMPTS = 4;
  * The application's own handlers, stores and database run; only the record in the replay store is disturbed. Each scenario has an
  * event id of its own. A receiver with `acknowledge: 'queued'` handles at once for the time of the check.
  *
- * Every scenario runs, also after one has failed.
+ * Every scenario runs, also after one has failed. Checks of one receiver run one after the other.
  *
  * @throws {@link IdempotencyError} with each scenario whose outcome differs from that of one clean delivery
  * @throws Error if a clean delivery is refused, no handler takes the event, or `observe` returns nothing that can be compared
@@ -128,7 +154,10 @@ export async function expectIdempotent<Event extends WebhookEventName>(
   await initialise(app);
   const receiver = receiverOf(app, options.receiver);
   const check = new IdempotencyCheck(app, { event, data }, options);
-  await check.runOn(receiver);
+  const run = (): Promise<void> => check.runOn(receiver);
+  const running = (checks.get(receiver) ?? Promise.resolve()).then(run, run);
+  checks.set(receiver, running);
+  await running;
 }
 
 /** A sent event; its id stays the same when it is repeated. */
@@ -393,7 +422,7 @@ function copyOf(state: unknown): unknown {
     const [, type, remedy] = found;
     const place = name === '' ? '' : ` (${name})`;
     throw new Error(
-      `expectIdempotent: observe returned a ${type}${place}, which JSON cannot hold; ${remedy}`,
+      `expectIdempotent: observe returned ${type}${place}, which JSON cannot hold; ${remedy}`,
     );
   }) as string | undefined;
   if (json !== undefined) return JSON.parse(json);

@@ -37,18 +37,18 @@ export interface AttemptedDelivery {
 /** Options of {@link flushDeliveries}. */
 export interface FlushDeliveriesOptions {
   /**
-   * Also make the retries, by moving the application's `TestClock` to each of them, until every delivery has succeeded or is
-   * given up; default `false`. Deliveries of a paused endpoint are left to wait.
+   * Also run later deliveries, such as retries and those that wait for a `rateLimit`, by moving the application's `TestClock`, until
+   * every delivery has succeeded or is given up; default `false`. Deliveries of a paused endpoint are left to wait.
    */
   readonly retries?: boolean | undefined;
 }
 
 const OPTIONS = object<FlushDeliveriesOptions>()({ retries: optional(flag, false) });
 
-/** The attempts since the last flush, and when the next ones are due. */
+/** The attempts since the last flush, and the endpoints whose last delivery was deferred because they are paused. */
 interface Recorded {
   attempted: AttemptedDelivery[];
-  readonly waiting: Map<string, number>;
+  readonly paused: Set<string | undefined>;
 }
 
 const recorded = new WeakMap<object, Recorded>();
@@ -56,13 +56,16 @@ const recorded = new WeakMap<object, Recorded>();
 const MAX_RECORDED = 10_000;
 /** Moves of the clock; a delivery that is deferred forever would never end. */
 const MAX_ROUNDS = 10_000;
+/** Flushes in a row that run nothing, although a delivery is due: a queue may follow the clock of its server. */
+const MAX_IDLE_ROUNDS = 100;
 
 runObservers.add((run) => {
-  const { attempted, waiting } = recordOf(run.consumer);
+  const { attempted, paused } = recordOf(run.consumer);
   const { outcome, delivery } = run;
+  const endpointId = delivery.received === undefined ? delivery.endpointId : undefined;
   const isPaused = outcome.type === 'defer' && outcome.reason === 'endpoint_paused';
-  if ('at' in outcome && !isPaused) waiting.set(delivery.id, outcome.at);
-  else waiting.delete(delivery.id);
+  if (isPaused) paused.add(endpointId);
+  else paused.delete(endpointId);
   if (outcome.type === 'defer') return;
   if (attempted.length >= MAX_RECORDED) attempted.shift();
   attempted.push(attemptOf(run, outcome));
@@ -101,16 +104,24 @@ export async function flushDeliveries(
     (consumer) => consumer !== undefined,
   );
   const attempts: AttemptedDelivery[] = [];
-  for (let round = 0; round < MAX_ROUNDS; round++) {
+  const { clock } = find<ResolvedWebhookOptions>(RESOLVED_OPTIONS);
+  let idle = 0;
+  for (let round = 0; round < MAX_ROUNDS && idle < MAX_IDLE_ROUNDS; round++) {
     await Promise.all(queues.map(flush));
     await deliverer?.settle(Infinity);
-    attempts.push(...consumers.flatMap(take));
-    const next = Math.min(...consumers.flatMap((one) => [...recordOf(one).waiting.values()]));
-    if (!retries || next === Infinity) return attempts;
-    await moveTo(next, find<ResolvedWebhookOptions>(RESOLVED_OPTIONS).clock);
+    const made = consumers.flatMap(take);
+    attempts.push(...made);
+    if (!retries) return attempts;
+    const paused = new Set(consumers.flatMap((one) => [...recordOf(one).paused]));
+    const next = Math.min(...(await Promise.all(queues.map((queue) => nextDue(queue, paused)))));
+    if (next === Infinity) return attempts;
+    idle = made.length === 0 && next <= clock.now() ? idle + 1 : 0;
+    await moveTo(next, clock);
   }
   throw new Error(
-    `Deliveries are still deferred after ${MAX_ROUNDS} moves of the clock; flush without "retries" to see why.`,
+    idle === 0
+      ? `Deliveries are still deferred after ${MAX_ROUNDS} moves of the clock; flush without "retries" to see why.`
+      : 'Deliveries are due, but their queue does not run them: it may limit rates by the clock of its server. Replace it with overrideWebhooks().',
   );
 }
 
@@ -121,6 +132,16 @@ async function flush(queue: WebhookQueue): Promise<void> {
     );
   }
   await queue.flush();
+}
+
+/** When a queue can next run a delivery to an endpoint that is not paused, in epoch milliseconds. */
+async function nextDue(queue: WebhookQueue, paused: Recorded['paused']): Promise<number> {
+  const groups = await queue.counts({ unfinished: true });
+  const dues = groups
+    .filter(({ endpointId }) => !paused.has(endpointId))
+    .map(({ oldestDue = Infinity }) => oldestDue);
+  // The limits of an endpoint allow a start between two milliseconds.
+  return Math.ceil(Math.min(...dues));
 }
 
 async function moveTo(time: number, clock: ResolvedWebhookOptions['clock']): Promise<void> {
@@ -136,7 +157,7 @@ async function moveTo(time: number, clock: ResolvedWebhookOptions['clock']): Pro
 function recordOf(consumer: object): Recorded {
   let record = recorded.get(consumer);
   if (record === undefined) {
-    record = { attempted: [], waiting: new Map() };
+    record = { attempted: [], paused: new Set() };
     recorded.set(consumer, record);
   }
   return record;

@@ -176,6 +176,37 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     ]);
   },
 
+  'erases what matches each member of a filter, and nothing else': async (create) => {
+    const store = await create({});
+    const filters: Readonly<Record<string, InboxFilter>> = {
+      outcome: { outcome: 'failed' },
+      kind: { kind: 'refused' },
+      code: { code: 'some_code' },
+      receiver: { receiver: 'billing' },
+      event: { event: 'order.paid' },
+      eventId: { eventId: 'e1' },
+      issuer: { issuer: 'https://shop.example' },
+      since: { since: AT + 10 },
+      until: { until: AT },
+    };
+    const members: Readonly<Record<string, Partial<InboxEntry>>> = {
+      ...filters,
+      kind: { outcome: 'refused' },
+      since: { at: AT + 10 },
+      until: { at: AT - 1 },
+      none: {},
+    };
+    await store.record(Object.entries(members).map(([id, one]) => entry(id, one)));
+    let left = await idsIn(store);
+
+    for (const [id, filter] of Object.entries(filters)) {
+      assert.equal(await store.erase(filter), 1, `erase by ${id}`);
+      left = left.filter((other) => other !== id);
+      assert.deepEqual(await idsIn(store), left, `erase by ${id}`);
+    }
+    assert.deepEqual(left, ['none']);
+  },
+
   'settles the newest entry of a queued event, and no other': async (create) => {
     const store = await create({});
     await store.record([

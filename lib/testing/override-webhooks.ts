@@ -1,22 +1,30 @@
 import { randomBytes } from 'node:crypto';
 import type { LoggerService } from '@nestjs/common';
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { MemoryEndpointStore } from '../endpoints/memory-endpoint.store.js';
+import { MemoryInboxStore } from '../inbox/memory-inbox.store.js';
 import type { WebhookIssuer } from '../keys/issuer-list.js';
 import type { KeyProvider } from '../keys/key-provider.js';
-import { readOptions } from '../options/read-options.js';
+import { readOptions, requireOptions } from '../options/read-options.js';
 import { CLOCK, instance, isOptions, object, optional, rule } from '../options/rules.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { EventPoller } from '../receiver/event.poller.js';
 import type { WebhookReceiverOptions } from '../receiver/receiver-options.js';
+import type { ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
+import { LeaseKeeper } from '../replay/lease-keeper.js';
 import { MemoryReplayStore } from '../replay/memory-replay.store.js';
-import type { ReplayReservation, ReplayStore } from '../replay/replay-store.js';
+import type { ReplayStore } from '../replay/replay-store.js';
 import { WEBHOOK_HTTP } from '../publisher/webhook-http.js';
 import { OAuthTokens } from '../sending/oauth-tokens.js';
 import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
 import { MODULE_OPTIONS_TOKEN, RESOLVED_OPTIONS } from '../webhook.module.js';
 import type { WebhookModuleOptions } from '../webhook-module-options.interface.js';
-import { resolveWebhookOptions } from '../webhook-options.resolver.js';
+import {
+  resolveAndCheckExamples,
+  type ResolvedWebhookOptions,
+} from '../webhook-options.resolver.js';
 import { InMemoryWebhookTransport } from './in-memory-webhook.transport.js';
 
 /** What replaces the parts of the application that leave the process. */
@@ -61,14 +69,14 @@ export interface TestingBuilder {
 
 /**
  * Replaces the queues, stores and HTTP requests of the application's own `WebhookModule` with parts in memory. All other options
- * stay as they are.
+ * stay as they are. What the application could not start with without this function still fails at start-up.
  *
  * ```ts
  * const testing = await overrideWebhooks(Test.createTestingModule({ imports: [AppModule] })).compile();
  * ```
  *
- * - The queue takes part in no transaction: `publish(…, { tx })` records at once, even if the transaction is rolled back.
- * - `event.commit(tx)` records at once too, unless you pass a `replayStore` that joins transactions.
+ * - If the application's queue joins transactions, `publish(…, { tx })` records at once, even if the transaction is rolled back.
+ * - If its replay store does, `event.commit(tx)` records at once too. Pass a `replayStore` to test with its database.
  *
  * @returns the builder
  */
@@ -80,7 +88,10 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
   const transport = overrides.transport ?? new InMemoryWebhookTransport();
   return replaceParts(
     builder,
-    (options) => inMemory(options, overrides),
+    async (options) => {
+      const { clock = options.clock } = overrides;
+      return inMemory(await resolveAndCheckExamples({ ...options, clock }), overrides);
+    },
     transport,
     overrides.issuerKeys,
   );
@@ -89,17 +100,23 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
 /**
  * Replaces the options of the application's `WebhookModule`, and everything that sends requests.
  *
+ * @param resolve - resolves the options, which name no key set
  * @param keys - verify tokens in place of the key sets of issuers
  * @returns the builder
  */
 export function replaceParts<Builder extends TestingBuilder>(
   builder: Builder,
-  change: (options: WebhookModuleOptions) => WebhookModuleOptions,
+  resolve: (
+    options: WebhookModuleOptions,
+  ) => ResolvedWebhookOptions | Promise<ResolvedWebhookOptions>,
   transport: InMemoryWebhookTransport,
   keys: IssuerTestKeys = {},
 ): Builder {
   builder.overrideProvider(RESOLVED_OPTIONS).useFactory({
-    factory: (options) => resolveWebhookOptions(withoutKeySets(change(options), keys)),
+    factory: (options) => {
+      requireOptions(options, 'WebhookModule');
+      return resolve(withoutKeySets(options, keys));
+    },
     inject: [MODULE_OPTIONS_TOKEN],
   });
   builder.overrideProvider(WEBHOOK_HTTP).useValue(transport);
@@ -129,11 +146,15 @@ function withoutKeySets(
       subscribe: (reload) => issuers.subscribe(reload),
     } as IssuerProvider;
   };
-  const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions => ({
-    ...one,
-    issuers: local(one.issuers),
-  });
-  return { ...options, receiver: receiver && [receiver].flat().map(receive) };
+  // A wrong entry stays as it is, so that it is reported.
+  const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions =>
+    Object(one) === one ? { ...one, issuers: local(one.issuers) } : one;
+  const isList = (value: typeof receiver): value is readonly WebhookReceiverOptions[] =>
+    Array.isArray(value);
+  return {
+    ...options,
+    receiver: isList(receiver) ? receiver.map(receive) : receiver && receive(receiver),
+  };
 }
 
 function isProvider(issuers: Issuers): issuers is IssuerProvider {
@@ -151,34 +172,46 @@ function withLocalKeys(entry: WebhookIssuer, keys: IssuerTestKeys): WebhookIssue
   return all.length === 0 ? issuer : { ...issuer, keys: all };
 }
 
+/** Replaces the parts of resolved options, so that a problem of the application's own parts is reported. */
 function inMemory(
-  options: WebhookModuleOptions,
-  overrides: OverrideWebhooksOptions,
-): WebhookModuleOptions {
-  const clock = overrides.clock ?? options.clock;
-  const { receiver, publisher, inbox } = options;
-  const receive = (one: WebhookReceiverOptions): WebhookReceiverOptions => ({
-    ...one,
-    replay: { ...one.replay, store: overrides.replayStore ?? new TestReplayStore({ clock }) },
-    queue: one.acknowledge === 'queued' ? testQueue(clock) : one.queue,
-  });
+  resolved: ResolvedWebhookOptions,
+  { replayStore }: OverrideWebhooksOptions,
+): ResolvedWebhookOptions {
+  const { receivers, publisher, inbox, clock } = resolved;
+  const receive = (one: ResolvedReceiver): ResolvedReceiver => {
+    const store = replayStore ?? storeInPlaceOf(one.replayStore, clock);
+    const { queued } = one;
+    return {
+      ...one,
+      replayStore: store,
+      leases: new LeaseKeeper(store, clock, one.replayLease),
+      queued: queued && { ...queued, queue: queueInPlaceOf(queued.queue, clock) },
+    };
+  };
   return {
-    ...options,
-    clock,
-    inbox: inbox && { ...inbox, store: undefined },
-    receiver: receiver && [receiver].flat().map(receive),
-    publisher: publisher && { ...publisher, queue: testQueue(clock), endpointStore: undefined },
+    ...resolved,
+    inbox: inbox && { ...inbox, store: new MemoryInboxStore() },
+    receivers: new Map([...receivers].map(([name, one]) => [name, receive(one)])),
+    publisher: publisher && {
+      ...publisher,
+      queue: queueInPlaceOf(publisher.queue, clock),
+      endpointStore: new MemoryEndpointStore(),
+    },
   };
 }
 
-/** Accepts a transaction, as the durable queue it replaces may. */
-function testQueue(clock: WebhookClock | undefined): InProcessQueue {
-  return Object.defineProperty(new InProcessQueue({ clock }), 'transactional', { value: true });
+/** Accepts a transaction if the queue that it replaces does. */
+function queueInPlaceOf({ transactional }: WebhookQueue, clock: WebhookClock): InProcessQueue {
+  return Object.defineProperty(new InProcessQueue({ clock }), 'transactional', {
+    value: transactional,
+  });
 }
 
-/** Accepts a transaction, as the store it replaces may. */
-class TestReplayStore extends MemoryReplayStore {
-  override async commitWith(_tx: unknown, reservation: ReplayReservation): Promise<boolean> {
-    return this.commit(reservation);
-  }
+/** Accepts a transaction if the store that it replaces does. */
+function storeInPlaceOf({ commitWith }: ReplayStore, clock: WebhookClock): ReplayStore {
+  const store = new MemoryReplayStore({ clock });
+  if (commitWith === undefined) return store;
+  return Object.assign<ReplayStore, Pick<ReplayStore, 'commitWith'>>(store, {
+    commitWith: async (_tx, reservation) => store.commit(reservation),
+  });
 }

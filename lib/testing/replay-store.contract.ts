@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import { DAY } from '../clock/duration.js';
 import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import type {
   ReplayClaim,
@@ -48,7 +49,11 @@ export function replayStoreContract(
 ): ContractCase[] {
   const { create, advance, begin } =
     typeof options === 'function' ? ({ create: options } as ReplayStoreContractOptions) : options;
-  const cases = begin === undefined ? CASES : { ...CASES, ...TRANSACTION_CASES };
+  const cases = {
+    ...CASES,
+    ...(advance === undefined && LONG_CASES),
+    ...(begin !== undefined && TRANSACTION_CASES),
+  };
   return Object.entries(cases).map(([name, check]) => ({
     name,
     async run() {
@@ -439,6 +444,37 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     await subject.expect(copy, 'done', 'the token of the copy is still valid');
   },
 
+  'keeps the times of an event if a copy has earlier ones': async (subject) => {
+    const [handled, running] = [subject.claim(), subject.claim()];
+    await subject.handle(handled);
+    const reservation = await subject.reserve(running);
+    const end = subject.clock.now() + subject.short;
+    const early = { replayUntil: end, keepUntil: end };
+    const copy = (claim: ReplayClaim) => ({ ...claim, tokenKey: digest(), ...early });
+    await subject.expect(copy(handled), 'done', 'a copy with a new token must be the same event');
+    await subject.expect(copy(running), 'in-progress', 'it is being handled');
+    assert.equal(await subject.store.commit(reservation), true);
+
+    await subject.advance(subject.short + 50);
+    await subject.expect(handled, 'done', 'its own token is still valid');
+    await subject.expect(running, 'done', 'its own token is still valid');
+  },
+
+  'keeps the times of an event after a conflict': async (subject) => {
+    const [forged, reused] = [subject.claim(), subject.claim({ tokenKey: digest() })];
+    await subject.handle(forged);
+    await subject.handle(reused);
+    const end = subject.clock.now() + subject.short;
+    const early = { replayUntil: end, keepUntil: end, fingerprint: digest() };
+    const { tokenKey } = reused;
+    await subject.expect({ ...forged, ...early }, 'conflict', 'it was handled with other content');
+    await subject.expect(subject.claim({ tokenKey, ...early }), 'conflict', 'the token was used');
+
+    await subject.advance(subject.short + 50);
+    await subject.expect(forged, 'done', 'a conflict must change nothing');
+    await subject.expect(reused, 'done', 'a conflict must change nothing');
+  },
+
   'loses no handled event among a thousand others': async (subject) => {
     const claims = Array.from({ length: 1_000 }, () =>
       subject.claim({ tokenKey: digest(), validFor: 60 * LONG }),
@@ -453,6 +489,18 @@ const CASES: Readonly<Record<string, (subject: Subject) => Promise<void>>> = {
     await each(async (claim) => subject.handle(claim));
 
     await each(async (claim) => subject.expect(claim, 'done', 'every one must be done'));
+  },
+};
+
+/** For stores whose time a test can move: no one waits so long. */
+const LONG_CASES: typeof CASES = {
+  'remembers a handled event for days': async (subject) => {
+    const claim = subject.claim({ validFor: 7 * DAY, keepUntil: subject.clock.now() + 30 * DAY });
+    await subject.handle(claim);
+    await subject.advance(7 * DAY - LONG);
+    await subject.expect(claim, 'done', 'its token is still valid');
+    await subject.advance(22 * DAY);
+    await subject.expect(claim, 'done', 'it must be kept until keepUntil');
   },
 };
 

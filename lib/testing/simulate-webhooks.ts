@@ -110,6 +110,7 @@ ${trace.join('\n')}`,
  *
  * @returns what was simulated; `faults` are the failures that happened
  * @throws {@link SimulationError} for the first seed that violates an invariant
+ * @throws Error if no event was recorded for any endpoint
  */
 export async function simulateWebhooks<State = undefined>(
   publisher: SimulatedApplication<State>,
@@ -120,6 +121,7 @@ export async function simulateWebhooks<State = undefined>(
   const numbers = Array.from({ length: read.events }, (_, n) => n);
   let faults = 0;
   let steps = 0;
+  let recorded = 0;
   const simulate = async (seed: number, settings?: SimulationSettings): Promise<SeedResult> => {
     const state = (await read.setUp?.()) as State;
     const simulation = new Simulation(seed, { turns: TURNS, limit: LIMIT, ...settings });
@@ -129,7 +131,10 @@ export async function simulateWebhooks<State = undefined>(
         publisher: (override) => publisher(override, state),
         receiver: (override) => receiver(override, state),
         publish: read.publish,
-        check: async (deliveries) => read.check?.(state, deliveries.map(summaryOf)),
+        check: async (deliveries) => {
+          recorded += deliveries.length;
+          await read.check?.(state, deliveries.map(summaryOf));
+        },
         transactionEnd: read.transactionEnd,
       },
       numbers,
@@ -146,6 +151,11 @@ export async function simulateWebhooks<State = undefined>(
     if (result.violation === undefined) continue;
     const shortest = await shrink(result, ({ only, traced }) => simulate(seed, { only, traced }));
     throw new SimulationError(shortest, result.faults.length);
+  }
+  if (recorded === 0) {
+    throw new Error(
+      'simulateWebhooks: no delivery was recorded, so nothing was simulated; await a call of WebhookPublisher in "publish", for an event that an endpoint takes',
+    );
   }
   return { seeds: read.seeds, faults, steps };
 }

@@ -470,6 +470,39 @@ export const HISTORY_RULES: QueueRules = {
     assert.equal((await bench.find('other'))!.delivery.event, 'contract.checked');
   },
 
+  'erases what matches each member of a filter, and nothing else': async (bench) => {
+    const { createdAt } = bench;
+    const filters: Readonly<Record<string, DeliveryFilter>> = {
+      tenant: { tenant: 'a' },
+      endpointId: { endpointId: 'erp' },
+      subject: { subject: 'customer-7' },
+      eventId: { eventId: 'event-7' },
+      event: { event: 'order.paid' },
+      receiver: { receiver: 'shop' },
+      status: { status: 'dead' },
+      since: { since: createdAt + 20 },
+      until: { until: createdAt },
+    };
+    await bench.run({ delivery: bench.delivery('status'), run: DEAD });
+    await bench.enqueueLater(
+      ...['tenant', 'endpointId', 'subject', 'eventId', 'event'].map((id) =>
+        bench.delivery(id, filters[id]),
+      ),
+      bench.receivedDelivery('receiver', 'shop'),
+      createdAfter(bench, 'since', 20),
+      createdAfter(bench, 'until', -20),
+      bench.delivery('none'),
+    );
+    let left = await bench.ids();
+
+    for (const [id, filter] of Object.entries(filters)) {
+      assert.equal(await bench.queue.erase(filter), 1, `erase by ${id}`);
+      left = left.filter((other) => other !== id);
+      assert.deepEqual(await bench.ids(), left, `erase by ${id}`);
+    }
+    assert.deepEqual(left, ['none']);
+  },
+
   'keeps a delivery that is being attempted until it is erased again': async (bench) => {
     const open = await bench.consumeGated();
     await bench.queue.enqueue([bench.due('runs', { tenant: 'a' })]);

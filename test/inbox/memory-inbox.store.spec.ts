@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { inboxStoreContract } from 'nestjs-webhook-token/testing';
+import type { InboxFilter } from '../../lib/inbox/inbox-store.js';
 import { MemoryInboxStore } from '../../lib/inbox/memory-inbox.store.js';
 
 describe('MemoryInboxStore', () => {
@@ -8,6 +9,21 @@ describe('MemoryInboxStore', () => {
   })) {
     it(name, run);
   }
+
+  it.each(['outcome', 'kind', 'code', 'receiver', 'event', 'since', 'until'])(
+    'differs from a store that erases whatever the filter says of %s',
+    async (member) => {
+      class Erasing extends MemoryInboxStore {
+        override async erase(filter: InboxFilter): Promise<number> {
+          return super.erase({ ...filter, [member]: undefined });
+        }
+      }
+      const cases = inboxStoreContract({ create: (bounds) => new Erasing(bounds) });
+      const erases = cases.find(({ name }) => name.startsWith('erases what matches'))!;
+
+      await expect(erases.run()).rejects.toThrow(`erase by ${member}`);
+    },
+  );
 
   it.each([{ maxAccepted: 0 }, { maxRefused: 1.5 }])('refuses the bounds %o', (bounds) => {
     expect(() => new MemoryInboxStore(bounds)).toThrow('must be a whole number of entries');

@@ -6,6 +6,7 @@ import { DueHeap } from '../../lib/queue/due-heap.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type { InProcessQueueOptions } from '../../lib/queue/queue-options.js';
 import type { WebhookDelivery, DeliveryRun } from '../../lib/queue/webhook-delivery.js';
+import type { DeliveryFilter } from '../../lib/queue/webhook-queue.js';
 import { outgoing } from '../fixtures/outgoing.js';
 
 describe('InProcessQueue fulfils the contract', () => {
@@ -52,6 +53,21 @@ describe('the delivery queue contract', () => {
 
     await expect(rule.run()).rejects.toThrow();
   });
+
+  it.each(['endpointId', 'eventId', 'event', 'status', 'receiver', 'since', 'until'])(
+    'detects a queue that erases whatever the filter says of %s',
+    async (member) => {
+      class Erasing extends InProcessQueue {
+        override async erase(filter: DeliveryFilter): Promise<number> {
+          return super.erase({ ...filter, [member]: undefined });
+        }
+      }
+      const cases = webhookQueueContract({ create: (clock) => new Erasing({ clock }) });
+      const rule = cases.find(({ name }) => name.startsWith('erases what matches'))!;
+
+      await expect(rule.run()).rejects.toThrow(`erase by ${member}`);
+    },
+  );
 });
 
 describe('InProcessQueue', () => {

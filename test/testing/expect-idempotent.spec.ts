@@ -416,7 +416,37 @@ describe.each([
   });
 });
 
+class Balance {
+  readonly #total: number;
+  constructor(total: number) {
+    this.#total = total;
+  }
+  get total(): number {
+    return this.#total;
+  }
+}
+
 describe('expectIdempotent', () => {
+  it('compares plain objects without members, and values with a JSON form', async () => {
+    const empty: unknown = Object.create(null);
+    const observed = () => [{}, empty, new Date(0), Buffer.alloc(0), new Uint8Array(0), Object(1)];
+
+    await check(Upserts, { observe: observed });
+  });
+
+  it('runs two checks of a receiver one after the other', async () => {
+    const first = check(Upserts, { reset });
+    while (app === undefined) await turn();
+    const sender = { issuer: ISSUER, secret: SECRET };
+    const second = expectIdempotent(app, 'order.created', CREATED, { ...sender, observe, reset });
+
+    expect(await Promise.allSettled([first, second])).toMatchObject([
+      { status: 'fulfilled' },
+      { status: 'fulfilled' },
+    ]);
+    expect(app.get(WebhookVerifier).receiver().replayStore).toBe(store);
+  });
+
   it('reports an event that is refused, with the cause', async () => {
     @Injectable()
     class Fails {
@@ -453,6 +483,31 @@ describe('expectIdempotent', () => {
     ],
     ['a promise', () => ({ rows: observe() }), 'observe returned a Promise (rows)'],
     ['a BigInt', () => ({ count: BigInt(effects.count) }), 'observe returned a BigInt (count)'],
+    [
+      'the values of a Map',
+      () => effects.byKey.values(),
+      'observe returned an iterator, which JSON cannot hold; convert it to a list, such as [...map.values()]',
+    ],
+    [
+      'a generator',
+      function* () {
+        yield effects.count;
+      },
+      'observe returned an iterator',
+    ],
+    ['an Error', () => new Error(String(effects.count)), 'observe returned an Error'],
+    ['NaN', () => ({ mean: NaN }), 'observe returned NaN or an infinite number (mean)'],
+    ['a WeakMap', () => new WeakMap(), 'observe returned an object without enumerable members'],
+    [
+      'an ArrayBuffer',
+      () => [new ArrayBuffer(effects.count)],
+      'observe returned an object without enumerable members (0)',
+    ],
+    [
+      'a class instance with private fields',
+      () => new Balance(effects.count),
+      'observe returned an object without enumerable members',
+    ],
   ])('refuses %s as the state', async (_, observed, message) => {
     await expect(check(Upserts, { observe: observed })).rejects.toThrow(
       `expectIdempotent: ${message}`,

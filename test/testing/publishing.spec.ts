@@ -1,12 +1,15 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable, type INestApplication, Module } from '@nestjs/common';
-import { Test, type TestingModule } from '@nestjs/testing';
+import { Test, type TestingModule, type TestingModuleBuilder } from '@nestjs/testing';
 import { WebhookQueue } from 'nestjs-webhook-token/ports';
 import {
+  defineEvents,
+  InProcessQueue,
   KeyProvider,
   MemoryReplayStore,
   OnWebhookEvent,
+  type WebhookConfigurationError,
   WebhookDeliveries,
   WebhookEndpoints,
   type WebhookEvent,
@@ -54,6 +57,7 @@ class RealQueue extends WebhookQueue {
 class RealStore extends MemoryReplayStore {
   override check = unreachable;
   override reserve = unreachable;
+  override commitWith = unreachable;
 }
 
 @Injectable()
@@ -147,6 +151,64 @@ describe('overrideWebhooks', () => {
     expect(deliveries).toHaveLength(2);
     expect(await deliverWebhook(app, 'payment.paid', {}, once)).toMatchObject({ status: 204 });
     expect((await deliverWebhook(app, 'payment.paid', {}, once)).outcome).toBe('duplicate');
+  });
+
+  it('joins no transaction that the real queue and store could not join', async () => {
+    @Injectable()
+    class Payments {
+      @OnWebhookEvent('payment.paid')
+      async on(_: unknown, event: WebhookEvent): Promise<void> {
+        await event.commit({});
+      }
+    }
+    const queue = new InProcessQueue();
+    const options = {
+      receiver: { path: 'webhooks', issuers: [sender] },
+      publisher: { ...sender, queue, endpoints: [{ id: 'crm', url: CRM }] },
+    };
+    const imports = [WebhookModule.forRoot(options)];
+    const builder = Test.createTestingModule({ imports, providers: [Payments] });
+    const testing = await overrideWebhooks(builder).compile();
+    const plain = testing.createNestApplication({ logger: false });
+    const answer = await deliverWebhook(plain, 'payment.paid', {}, sender);
+    const published = plain.get(WebhookPublisher).publish('order.created', {}, { tx: {} });
+
+    await expect(published).rejects.toThrow('The queue cannot join a transaction');
+    expect(answer).toMatchObject({ status: 500, code: 'handler_failed' });
+    await plain.close();
+  });
+
+  const receiver = { path: 'webhooks', issuers: [sender] };
+  it.each<[string, unknown]>([
+    ['receiver.queue', { receiver: { ...receiver, acknowledge: 'queued' } }],
+    ['receiver[0].replay.store', { receiver: [{ ...receiver, replay: { store: 'redis' } }] }],
+    ['receiver[0]', { receiver: [null] }],
+    ['publisher.queue', { publisher: { ...sender, queue: 'redis' } }],
+    ['publisher.endpointStore', { publisher: { ...sender, endpointStore: 'postgres' } }],
+    ['inbox.store', { receiver, inbox: { store: 'postgres' } }],
+    ['WebhookModule', undefined],
+  ])('starts no application whose %s is wrong', async (path, options) => {
+    const start = async (change: (builder: TestingModuleBuilder) => TestingModuleBuilder) => {
+      const module = WebhookModule.forRootAsync({ useFactory: () => options as never });
+      const builder = Test.createTestingModule({ imports: [module] });
+      return change(builder)
+        .compile()
+        .catch(({ problems }: WebhookConfigurationError) => problems);
+    };
+    const problems = await start(overrideWebhooks);
+
+    expect(problems).toEqual(await start((builder) => builder));
+    expect(problems).toContainEqual(expect.objectContaining({ path }));
+  });
+
+  it('starts no application with a wrong example of an event', async () => {
+    const validate = () => ({ issues: [{ message: 'no total' }] });
+    const schema = { '~standard': { version: 1, vendor: 'test', validate } } as const;
+    const events = defineEvents({ 'order.created': { schema, examples: [{}] } });
+
+    await expect(overridden({ receiver, events })).rejects.toThrow(
+      'examples[0]: is not valid data',
+    );
   });
 
   const pair = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -374,6 +436,39 @@ describe('flushDeliveries', () => {
       [3, 'delivered'],
     ]);
     expect(of('crm').at(-1)).toEqual([4, 'failed']);
+  });
+
+  it('sends all that waits for a rate limit, but nothing to a paused endpoint', async () => {
+    const testing = await overrideWebhooks(
+      Test.createTestingModule({
+        imports: [
+          WebhookModule.forRoot({
+            publisher: {
+              ...sender,
+              retry: { jitter: 0 },
+              endpoints: ['crm', 'erp', 'paused'].map((id) => ({
+                id,
+                url: `https://${id}.example`,
+                rateLimit: { perSecond: 1, burst: 2 },
+              })),
+            },
+          }),
+        ],
+      }),
+      { transport, clock },
+    ).compile();
+    await testing.init();
+    transport.script('https://erp.example', 503, 204);
+    await testing.get(WebhookEndpoints).pause('paused');
+    for (let n = 0; n < 5; n++) await testing.get(WebhookPublisher).publish('order.created', { n });
+    const attempts = await flushDeliveries(testing, { retries: true });
+    const pending = await testing.get(WebhookDeliveries).list({ status: 'pending' });
+
+    expect(attempts.filter(({ status }) => status === 'delivered')).toHaveLength(10);
+    expect(pending.deliveries.map(({ endpointId }) => endpointId)).toEqual(
+      Array.from({ length: 5 }, () => 'paused'),
+    );
+    await testing.close();
   });
 
   it('runs the handlers of queued events, and their retries', async () => {

@@ -101,6 +101,48 @@ class TakesTheTimesOfTheCommit extends FaultyStore {
   }
 }
 
+/** Sets the expiry of an entry again with each copy. */
+class TakesTheTimesOfTheCopy extends FaultyStore {
+  protected readonly statuses: readonly string[] = ['done', 'in-progress'];
+  private readonly entries = new Map<string, number>();
+
+  constructor(private readonly time: WebhookClock) {
+    super(time);
+  }
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const { key, keepUntil } = claim;
+    const kept = this.entries.get(key) ?? Infinity;
+    const verdict = await super.reserve(claim);
+    if (verdict.status === 'done' && kept <= this.time.now()) {
+      return { status: 'reserved', reservation: { claim, owner: 'another' } };
+    }
+    if (verdict.status === 'reserved' || this.statuses.includes(verdict.status)) {
+      this.entries.set(key, keepUntil);
+    }
+    return verdict;
+  }
+}
+
+class TakesTheTimesOfAConflict extends TakesTheTimesOfTheCopy {
+  protected override readonly statuses = ['conflict'];
+}
+
+class KeepsForAnHour extends FaultyStore {
+  private readonly end: number;
+
+  constructor(clock: WebhookClock) {
+    super(clock);
+    this.end = clock.now() + 3_600_000;
+  }
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const [replayUntil, keepUntil] = [claim.replayUntil, claim.keepUntil].map((time) =>
+      Math.min(time, this.end),
+    ) as [number, number];
+    return super.reserve({ ...claim, replayUntil, keepUntil });
+  }
+}
+
 class ExtendsNothing extends FaultyStore {
   override async extend(): Promise<boolean> {
     return true;
@@ -198,6 +240,9 @@ describe('the contract of replay stores', () => {
       TakesTheTimesOfTheCommit,
       'remembers an event for as long as the token of a copy that arrived while it was handled',
     ],
+    [TakesTheTimesOfTheCopy, 'keeps the times of an event if a copy has earlier ones'],
+    [TakesTheTimesOfAConflict, 'keeps the times of an event after a conflict'],
+    [KeepsForAnHour, 'remembers a handled event for days'],
     [ExtendsNothing, 'holds an extended reservation beyond its first lease'],
     [ReleasesNothing, 'frees a released event and its token'],
     [FencesNoOwner, 'frees a reservation whose lease has ended, and fences its holder'],

@@ -89,7 +89,9 @@ function shopModule(queue?: PostgresQueue): unknown {
         publisher: {
           ...shop,
           queue,
-          endpoints: [{ id: 'billing', url: 'https://billing.example/webhooks' }],
+          endpoints: [
+            { id: 'billing', url: 'https://billing.example/webhooks', events: ['order.*'] },
+          ],
         },
       }),
     ],
@@ -286,6 +288,25 @@ describe('simulateWebhooks', () => {
     ).rejects.toThrow(
       'simulateWebhooks: the receiver takes no requests; return testing.createNestApplication() from its function',
     );
+  });
+
+  it.each<[string, Publish]>([
+    ['publishes nothing', async () => {}],
+    [
+      'publishes an event that no endpoint takes',
+      async (app, n) => app.get(WebhookPublisher).publish('refund.paid', { n }),
+    ],
+  ])('refuses an application that %s', async (_, publishing) => {
+    const testing = (simulated: Simulate, module: unknown) =>
+      simulated(Test.createTestingModule({ imports: [module as never] })).compile();
+    const running = simulateWebhooks(
+      async (simulated) => testing(simulated, shopModule(durable())),
+      async (simulated) =>
+        (await testing(simulated, billingModule(InsertsAtOnce))).createNestApplication(),
+      { publish: publishing, seeds: 2 },
+    );
+
+    await expect(running).rejects.toThrow('simulateWebhooks: no delivery was recorded');
   });
 
   it('rejects an option that it does not know', async () => {

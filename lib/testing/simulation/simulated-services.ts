@@ -9,6 +9,10 @@ import type { WebhookReceiverOptions } from '../../receiver/receiver-options.js'
 import { MemoryReplayStore } from '../../replay/memory-replay.store.js';
 import type { ReplayStore } from '../../replay/replay-store.js';
 import type { WebhookModuleOptions } from '../../webhook-module-options.interface.js';
+import {
+  resolveWebhookOptions,
+  type ResolvedWebhookOptions,
+} from '../../webhook-options.resolver.js';
 import { initialise, isHttp, requestInMemory } from '../in-memory-request.js';
 import type { SentWebhook } from '../in-memory-webhook.transport.js';
 import { replaceParts, type TestingBuilder } from '../override-webhooks.js';
@@ -226,10 +230,10 @@ export class SimulatedServices {
   ): Slot<RunningApplication> {
     return new Slot(this.simulation, name, async (process) => {
       const simulate: Simulate = (builder) => {
-        const change = (options: WebhookModuleOptions): WebhookModuleOptions =>
-          this.replaced(options, process, servers);
+        const resolve = (options: WebhookModuleOptions): ResolvedWebhookOptions =>
+          resolveWebhookOptions(this.replaced(options, process, servers));
         builder.setLogger?.(SILENT);
-        return replaceParts(builder, change, network().transportOf(process));
+        return replaceParts(builder, resolve, network().transportOf(process));
       };
       process.isStarting = true;
       const context = await start(simulate);
