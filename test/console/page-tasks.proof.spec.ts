@@ -546,6 +546,44 @@ describeInBrowser('tasks in the console', () => {
     expect([...searchParams]).toEqual([['until', '2026-01-20T05:00:00.000Z']]);
   });
 
+  it('filters by a name of several words that is in quotes, as it suggests it', async () => {
+    for (const tenant of ['Acme', 'Acme GmbH']) {
+      await endpoints.create({ tenant, url: partnerUrl });
+      await deliver(tenant);
+    }
+    await open('#/deliveries');
+    const suggestion = page.locator('datalist option[value^="tenant:\\"Acme"]');
+    await suggestion.waitFor({ state: 'attached' });
+    const search = page.getByLabel('Search', { exact: true });
+    await search.fill((await suggestion.getAttribute('value'))!);
+    await search.press('Enter');
+    await page.getByRole('link', { name: 'Tenant "Acme GmbH"' }).waitFor();
+    await page.getByRole('button', { name: 'deliveries of Acme GmbH' }).waitFor();
+    expect(new URL(page.url()).hash).toBe('#/deliveries?tenant=Acme+GmbH');
+
+    await open('#/deliveries');
+    await search.fill('tenant:Acme GmbH');
+    await search.press('Enter');
+    await page.getByRole('link', { name: 'Event GmbH' }).waitFor();
+    await page.getByText('Nothing matches.').waitFor();
+    expect(await page.getByRole('button', { name: 'deliveries of Acme' }).count()).toBe(0);
+  });
+
+  it.each(['since:yesterday', 'last:7d', 'failureReason:http_500'])(
+    'says that there is no filter %s',
+    async (unknown) => {
+      await open('#/deliveries');
+      const search = page.getByLabel('Search', { exact: true });
+      await search.fill(`bill.paid ${unknown}`);
+      await search.press('Enter');
+      const notice = page.getByRole('status').getByText(`There is no filter ${unknown}.`);
+
+      expect(await notice.textContent()).toContain('status, event, endpoint, tenant, keyState');
+      expect(await search.inputValue()).toBe(`bill.paid ${unknown}`);
+      expect(new URL(page.url()).hash).toBe('#/deliveries');
+    },
+  );
+
   it('erases a tenant only once its name is typed', async () => {
     await endpoints.create({ id: 'leaving', tenant: 'leaving', url: partnerUrl });
     await app.get(WebhookPublisher).publish('bill.paid', { total: 1 }, { tenant: 'leaving' });
