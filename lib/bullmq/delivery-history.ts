@@ -104,14 +104,15 @@ return changed`,
 );
 
 /**
- * ARGV: limit, since, until, createdAt and id of the delivery before the page, facets. Walks the smallest set, 10,000 ids
- * at most. Returns createdAt and id of the last one walked ('' if none is left), then the ids that are in all sets.
+ * ARGV: limit, since, until, createdAt and id of the delivery before the page, the part in the order of its key ('' for any), facets.
+ * Walks the smallest set, 10,000 ids at most, or 2,000 whose place in that order is looked up. Returns createdAt and id of the last
+ * one walked ('' if none is left), then the ids that are in all sets and may have that part.
  */
 const LIST = new QueueScript(
   'webhooksListHistory',
   `local limit, since = tonumber(ARGV[1]), tonumber(ARGV[2])
 local sets = {}
-for i = 6, #ARGV do sets[#sets + 1] = KEYS[1] .. ':by:' .. ARGV[i] end
+for i = 7, #ARGV do sets[#sets + 1] = KEYS[1] .. ':by:' .. ARGV[i] end
 local size = {}
 for _, set in ipairs(sets) do size[set] = redis.call('ZCARD', set) end
 table.sort(sets, function(a, b) return size[a] < size[b] end)
@@ -128,8 +129,16 @@ if ARGV[5] ~= '' then
   if not isThere then redis.call('ZREM', set, ARGV[5]) else rank = rank + 1 end
   start = math.max(start, rank)
 end
+local function hasPart(id)
+  if ARGV[6] == '' then return true end
+  local entry = redis.call('HGET', KEYS[1] .. ':entries', id)
+  local key = entry and cjson.decode(entry).key
+  local rank = key and redis.call('ZRANK', KEYS[1] .. ':turns:' .. key, id)
+  -- A dead delivery that has a turn blocks its key, or did until just now.
+  return rank and (rank > 0 or ARGV[6] == 'blocking')
+end
 local found, score, id = {}, '', ''
-for from = start, start + 9999, 500 do
+for from = start, start + (ARGV[6] == '' and 9999 or 1999), 500 do
   local page = redis.call('ZREVRANGE', set, from, from + 499, 'WITHSCORES')
   for i = 1, #page, 2 do
     id, score = page[i], page[i + 1]
@@ -138,7 +147,7 @@ for from = start, start + 9999, 500 do
     for other = 2, #sets do
       if not redis.call('ZSCORE', sets[other], id) then matches = false break end
     end
-    if matches then found[#found + 1] = id end
+    if matches and hasPart(id) then found[#found + 1] = id end
     if #found == limit then return { score, id, unpack(found) } end
   end
   if #page < 1000 then return { '', '', unpack(found) } end
@@ -312,10 +321,17 @@ export class DeliveryHistory {
     filter: DeliveryFilter,
     { limit, after }: DeliveryPageRequest,
   ): Promise<{ ids: readonly string[]; next: DeliveryPageRequest['after'] }> {
-    const { since = '-inf', until = '' } = filter;
+    const { since = '-inf', until = '', keyState = '' } = filter;
     const facets = facetsOf(filter);
     const place = [after?.createdAt ?? '', after?.id ?? ''];
-    const values = [limit, since, until, ...place, ...(facets.length > 0 ? facets : [''])];
+    const values = [
+      limit,
+      since,
+      until,
+      ...place,
+      keyState,
+      ...(facets.length > 0 ? facets : ['']),
+    ];
     const [createdAt, id, ...ids] = (await LIST.run(this.queue, values)) as string[];
     return { ids, next: id === '' ? undefined : { createdAt: Number(createdAt), id: id! } };
   }

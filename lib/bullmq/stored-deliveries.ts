@@ -149,7 +149,7 @@ export class StoredDeliveries {
     filter: DeliveryFilter,
     { after, limit }: DeliveryPageRequest,
   ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
-    // The sets do not know the order of keys.
+    // A turn may have ended since, which leaves the sets right.
     const { keyState, ...indexed } = filter;
     const page = { after, limit: Math.min(limit, LONGEST_PAGE) };
     const { ids, next } = await this.parts.history.list(filter, page);

@@ -216,11 +216,16 @@ const ORIGINS: Rule<readonly string[]> = rule(
 
 const NO_ORIGINS: readonly string[] = [];
 
-/** A BCP 47 tag. */
-export const LANGUAGE = rule<string>(
-  (value) => typeof value === 'string' && /^[a-z]{2,3}(?:-[a-z\d]{2,8}){0,3}$/i.test(value),
-  "must be a language tag, such as 'de' or 'pt-BR'",
-);
+/** A BCP 47 tag, which is read in its canonical form: browsers reject others, and the page looks up its strings by it. */
+export const LANGUAGE: Rule<string> = (value, at, name) => {
+  const isTag = typeof value === 'string' && /^[a-z]{2,3}(?:-[a-z\d]{2,8}){0,3}$/i.test(value);
+  try {
+    if (isTag) return Intl.getCanonicalLocales(value)[0]!;
+  } catch {
+    // A part occurs twice, such as the region.
+  }
+  return at.add(name, "must be a language tag, such as 'de' or 'pt-BR'") as never;
+};
 
 const PORTAL = object<WebhookPortalOptions>()({
   url: rule<string>(

@@ -15,6 +15,13 @@ import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
+import type {
+  EndpointFormat,
+  EndpointFormatPage,
+  EndpointListRequest,
+  EndpointScope,
+  WebhookEndpointView,
+} from '../endpoints/webhook-endpoint.interface.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
@@ -167,7 +174,7 @@ class StandaloneStores {
       },
       {
         provide: WebhookEndpoints,
-        useValue: new WebhookEndpoints(
+        useValue: new StandaloneEndpoints(
           endpoints,
           new EndpointRegistry(endpoints),
           KEYLESS,
@@ -193,6 +200,30 @@ class StandaloneStores {
     const deadline = this.clock.now() + SHUTDOWN_TIME;
     await Promise.all(this.queues.map(async (queue) => queue.stop(deadline)));
   }
+}
+
+/** Without the options of the application, which endpoints without a format of their own are signed by. */
+class StandaloneEndpoints extends WebhookEndpoints {
+  override async report(request?: EndpointListRequest): Promise<EndpointFormatPage> {
+    const [{ endpoints, next }, listed] = await Promise.all([
+      super.report(request),
+      this.list(request),
+    ]);
+    const own = new Set(listed.endpoints.filter(hasFormat).map(({ id }) => id));
+    return { endpoints: endpoints.filter(({ id }) => own.has(id)), next };
+  }
+
+  override async format(id: string, scope?: EndpointScope): Promise<EndpointFormat> {
+    if (hasFormat(await this.get(id, scope))) return super.format(id, scope);
+    throw new WebhookDeliveryError(
+      'unsupported_option',
+      'The endpoint has the format of the application, which this console does not know.',
+    );
+  }
+}
+
+function hasFormat({ settings }: WebhookEndpointView): boolean {
+  return settings.profile !== undefined;
 }
 
 /** In place of the sender, which signs. */

@@ -29,7 +29,7 @@ export interface PortalLink {
   readonly expiresIn?: Duration | undefined;
   /** The tenant's name for people, at most 100 characters; default: the tenant. */
   readonly displayName?: string | undefined;
-  /** Where the page leads back to: an absolute URL at one of `portal.returnOrigins`, at most 1024 characters. */
+  /** Where the page leads back to: an absolute URL at one of `portal.returnOrigins`, at most 1024 characters as it is percent-encoded. */
   readonly returnUrl?: string | URL | undefined;
   /** Language of the page, as a BCP 47 tag such as `'de'`; default: the one of the module. */
   readonly language?: string | undefined;
@@ -45,6 +45,7 @@ export interface PortalGrant extends Pick<PortalLink, 'displayName' | 'language'
   readonly id: string;
 }
 
+/** Browsers drop a cookie above 4096 bytes, and the session's holds the URL. */
 const MAX_URL = 1_024;
 
 const LINK = object<PortalLink>()(
@@ -55,10 +56,13 @@ const LINK = object<PortalLink>()(
     displayName: optional(DISPLAY_NAME),
     returnUrl: optional((value, at, name): string => {
       const given = value instanceof URL ? value.href : value;
-      const isUrl = typeof given === 'string' && URL.canParse(given) && given.length <= MAX_URL;
-      return isUrl
-        ? new URL(given).href
-        : (at.add(name, `must be an absolute URL of at most ${MAX_URL} characters`) as never);
+      const url = typeof given === 'string' && URL.canParse(given) ? new URL(given).href : '';
+      return url !== '' && url.length <= MAX_URL
+        ? url
+        : (at.add(
+            name,
+            `must be an absolute URL of at most ${MAX_URL} characters, percent-encoded`,
+          ) as never);
     }),
     language: optional(LANGUAGE),
   },

@@ -25,7 +25,7 @@ import {
 } from '../sending/endpoint-credentials.js';
 import { checkProfile, isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { parseStandardWebhooksSigningKey } from '../keys/standard-webhooks-key.js';
-import { identifier, identifierRule, isIdentifier } from '../token/identifier.js';
+import { identifierRule, isIdentifier, pathSegment } from '../token/identifier.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import {
   checkSubscriptions,
@@ -110,7 +110,7 @@ export const NEW_ENDPOINT = object<NewEndpoint>()(
     id: optional(rule<string>(isEndpointId, ENDPOINT_ID_RULE)),
     url: required(URL_RULE, 'is missing'),
     events: optional(EVENTS, ['**']),
-    tenant: notUndefined(identifier('tenant'), 'leave it out for an endpoint without a tenant'),
+    tenant: notUndefined(pathSegment('tenant'), 'leave it out for an endpoint without a tenant'),
     ...TEXTS,
     secret: optional(SECRET),
     credentials: optional(CREDENTIALS),

@@ -40,7 +40,7 @@ import {
   type StandardWebhooksSigningOptions,
 } from '../signing/standard-webhooks-signer.js';
 import { eventPatternProblem } from '../token/event-name.js';
-import { identifier, isKeyId, KEY_ID_RULE } from '../token/identifier.js';
+import { isKeyId, KEY_ID_RULE, pathSegment } from '../token/identifier.js';
 import type { SigningKeyInput } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import { FILTER, type WebhookEndpointFilter } from './endpoint-filter.js';
@@ -51,7 +51,7 @@ import { type SealingKey, sealingKeyProblem, SecretSealer } from './secret-seale
 
 /** A configured endpoint: where events are sent, and which ones. */
 export interface WebhookEndpointOptions extends EndpointSettings {
-  /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique. */
+  /** Names the endpoint in results, logs and queues; 1 to 255 characters, unique, and not `.` or `..`. */
   readonly id: string;
   /** `https:`, without user name and password. */
   readonly url: string;
@@ -116,7 +116,7 @@ export const STORED_SETTINGS = { ...ENDPOINT_SETTINGS, filter: optional(FILTER) 
 const ENDPOINT = object<WebhookEndpointOptions>()(
   {
     ...STORED_SETTINGS,
-    id: identifier('id'),
+    id: pathSegment('id'),
     url: unchecked<string>(),
     events: optional(PATTERNS, ['**']),
     secret: unchecked<string | undefined>(),
@@ -124,7 +124,7 @@ const ENDPOINT = object<WebhookEndpointOptions>()(
     key: unchecked<SigningKeyInput | undefined>(),
     keys: unchecked<PublisherKeys | undefined>(),
     issuer: unchecked<string | undefined>(),
-    tenant: optional(identifier('tenant')),
+    tenant: optional(pathSegment('tenant')),
     credentials: optional(CREDENTIALS),
     disabled: optional(flag, false),
   },

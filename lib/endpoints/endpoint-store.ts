@@ -1,5 +1,5 @@
 import { type ActivityStore, MemoryActivityStore } from './activity-store.js';
-import { identifierRule, isIdentifier } from '../token/identifier.js';
+import { identifierRule, isPathSegment } from '../token/identifier.js';
 import type { EndpointDisabledReason, EndpointSettings } from '../sending/endpoint.js';
 import type { WebhookEndpointFilter } from './endpoint-filter.js';
 import type { StoredCredentials } from './stored-credentials.js';
@@ -10,10 +10,10 @@ export function looksLikeUrl(value: string): boolean {
 }
 
 export function isEndpointId(value: unknown): value is string {
-  return isIdentifier(value) && !looksLikeUrl(value);
+  return isPathSegment(value) && !looksLikeUrl(value);
 }
 
-export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and not a URL`;
+export const ENDPOINT_ID_RULE = `${identifierRule('id')}, and not a URL, "." or ".."`;
 
 /** Delivery settings of an endpoint that differ from the publisher's. JSON values only. */
 export interface StoredEndpointSettings extends Omit<

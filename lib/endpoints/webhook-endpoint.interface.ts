@@ -9,13 +9,13 @@ import type { EndpointSettings, EndpointDisabledReason } from '../sending/endpoi
 
 /** An endpoint to create. */
 export interface NewEndpoint extends EndpointSettings {
-  /** Unique across all tenants, not a URL, 1 to 255 characters. Default: a random UUID. */
+  /** Unique across all tenants, 1 to 255 characters, and not a URL, `.` or `..`. Default: a random UUID. */
   readonly id?: string | undefined;
   /** `https:`, without user name and password; at most 2048 characters. */
   readonly url: string;
   /** Names or patterns of the events sent here: `order.*`, `refund.**`; default `['**']`, every event. */
   readonly events?: readonly string[] | undefined;
-  /** The tenant whose events it receives; default: events without a tenant. It never changes. `undefined` is refused. */
+  /** The tenant whose events it receives, not `.` or `..`; default: events without a tenant. It never changes. `undefined` is refused. */
   readonly tenant?: string;
   /** Headers of every request; none that frame or authenticate it. They are stored in the clear: secrets belong in `credentials`. */
   readonly headers?: EndpointSettings['headers'];

@@ -23,6 +23,15 @@ export function identifier(name = 'it'): Rule<string> {
   return rule(isIdentifier, identifierRule(name));
 }
 
+/** Whether a value can name a resource in the path of a URL: browsers resolve `.` and `..`, even if they are percent-encoded. */
+export function isPathSegment(value: unknown): value is string {
+  return isIdentifier(value) && value !== '.' && value !== '..';
+}
+
+export function pathSegment(name: string): Rule<string> {
+  return rule(isPathSegment, `${identifierRule(name)}, and not "." or ".."`);
+}
+
 export function isKeyId(value: unknown): value is string {
   return isSafeString(value, MAX_KEY_ID_LENGTH);
 }

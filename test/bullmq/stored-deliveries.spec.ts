@@ -107,6 +107,46 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
   });
 });
 
+(await describeWith('Redis'))('BullMqQueue, listing by key state', () => {
+  it('reads no delivery that is in no order of keys', async () => {
+    const clock = new TestClock(Date.now() + 1_000);
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { clock });
+    await queue.consume(async ({ id }) => {
+      const blocksKey = id === 'first';
+      return { outcome: { type: 'dead', reason: 'http_410', attempts: 1, blocksKey } };
+    });
+    await queue.enqueue([keyed('first'), keyed('second'), due('dead'), ...later(clock, 4)]);
+    await queue.flush();
+    const read = jest.spyOn(bull, 'getJob');
+    const idsIn = async (keyState: 'waiting' | 'blocking') => {
+      const status = keyState === 'waiting' ? 'pending' : 'dead';
+      const found = await queue.list({ status, keyState }, { limit: 10 });
+      return found.map(({ delivery }) => delivery.id);
+    };
+
+    expect(await idsIn('waiting')).toEqual(['second']);
+    expect(await idsIn('blocking')).toEqual(['first']);
+    expect(read).toHaveBeenCalledTimes(2);
+    await queue.stop(clock.now() + 5_000);
+  });
+
+  it('finds a delivery that waits behind thousands that do not', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new BullMqQueue(bullQueue(), { clock });
+    const createdAt = clock.now() - 1_000;
+    const old = ['first', 'second'].map((id) => {
+      const { delivery, notBefore } = keyed(id);
+      return { delivery: { ...delivery, createdAt }, notBefore };
+    });
+    await queue.enqueue(old);
+    await queue.enqueue(later(clock, 2_100));
+
+    const found = await queue.list({ keyState: 'waiting' }, { limit: 10 });
+    expect(found.map(({ delivery }) => delivery.id)).toEqual(['second']);
+  });
+});
+
 (await describeWith('Redis'))('BullMqQueue on a slow server', () => {
   function slowQueue() {
     const clock = new TestClock(Date.now());

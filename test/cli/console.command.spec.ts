@@ -131,6 +131,8 @@ class Running {
       const dead = `SELECT FROM ${schema}.inbox WHERE outcome = 'dead'`;
       return (await pool.query(dead)).rowCount === 1;
     });
+    const url = 'https://192.0.2.1/draft';
+    await app.get(WebhookEndpoints).create({ id: 'draft', url, profile: 'swt-draft-02' });
     await app.close();
     await pool.query(`CREATE ROLE ${reader} LOGIN PASSWORD 'not-to-be-shown';
       GRANT USAGE ON SCHEMA ${schema} TO ${reader};
@@ -234,6 +236,17 @@ class Running {
     expect([tested.status, tested.json?.['code']]).toEqual([409, 'unsupported_option']);
     expect(payload.json).toMatchObject({ text: '{"n":1}' });
     expect((await pool.query(keys)).rows).toEqual(before);
+  });
+
+  it('shows the format of an endpoint only if it is not one of the application', async () => {
+    const ask = await open();
+    const own = await ask('GET', 'endpoints/draft/format');
+    const others = await ask('GET', 'endpoints/crm/format');
+    const all = await ask('GET', 'formats');
+
+    expect(own.json).toEqual({ id: 'draft', profile: 'swt-draft-02' });
+    expect([others.status, others.json?.['code']]).toEqual([409, 'unsupported_option']);
+    expect(all.json).toEqual({ items: [own.json] });
   });
 
   it('serves the page to everyone, and data only after the exchange of the token', async () => {

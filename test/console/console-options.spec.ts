@@ -44,4 +44,17 @@ describe('the options of WebhookConsoleModule', () => {
       isAllowed ? [] : [expect.stringContaining('http: is allowed for this machine')],
     );
   });
+
+  it.each([
+    ['DE', 'de'],
+    ['pt-br', 'pt-BR'],
+  ])('read the language %s as %s, which the page looks up', (language, tag) => {
+    expect(resolveConsole({ language }).language).toBe(tag);
+  });
+
+  it.each(['de-de-de', 'german', '', 7])('refuse the language %p', (language) => {
+    expect(problemsOf({ language })).toEqual([
+      "WebhookConsoleModule.language: must be a language tag, such as 'de' or 'pt-BR'",
+    ]);
+  });
 });

@@ -346,7 +346,7 @@ describeInBrowser('tasks in the console', () => {
     await form.getByLabel('Attempts at the same time').fill('2');
     await form.getByLabel('Attempts a second').fill('0.5');
     await form.getByLabel('Besides the signature').selectOption('headers');
-    await form.getByLabel(/^Headers/).fill('X-Api-Key: a-secret-key');
+    await form.getByLabel(/^Headers/).fill('X-Api-Key: a-secret-key\n\nX-Shop: acme');
     await form.getByRole('button', { name: 'Save' }).click();
     await form.waitFor({ state: 'detached' });
     const row = page.locator('dl > div').filter({ hasText: 'Credentials' });
@@ -427,7 +427,8 @@ describeInBrowser('tasks in the console', () => {
     await form.getByText('Limits and credentials').click();
     await form.getByLabel('At once after a rest').fill('5');
     await form.getByRole('button', { name: 'Save' }).click();
-    await form.getByRole('alert').getByText('rateLimit.perSecond: is missing').waitFor();
+    const alert = await form.getByRole('alert').textContent();
+    expect(alert!.match(/rateLimit\.perSecond: is missing/g)).toHaveLength(1);
 
     expect(errors.splice(0)).toEqual([expect.stringContaining('400')]);
   });
@@ -544,6 +545,44 @@ describeInBrowser('tasks in the console', () => {
 
     expect([...searchParams]).toEqual([['until', '2026-01-20T05:00:00.000Z']]);
   });
+
+  it('filters by a name of several words that is in quotes, as it suggests it', async () => {
+    for (const tenant of ['Acme', 'Acme GmbH']) {
+      await endpoints.create({ tenant, url: partnerUrl });
+      await deliver(tenant);
+    }
+    await open('#/deliveries');
+    const suggestion = page.locator('datalist option[value^="tenant:\\"Acme"]');
+    await suggestion.waitFor({ state: 'attached' });
+    const search = page.getByLabel('Search', { exact: true });
+    await search.fill((await suggestion.getAttribute('value'))!);
+    await search.press('Enter');
+    await page.getByRole('link', { name: 'Tenant "Acme GmbH"' }).waitFor();
+    await page.getByRole('button', { name: 'deliveries of Acme GmbH' }).waitFor();
+    expect(new URL(page.url()).hash).toBe('#/deliveries?tenant=Acme+GmbH');
+
+    await open('#/deliveries');
+    await search.fill('tenant:Acme GmbH');
+    await search.press('Enter');
+    await page.getByRole('link', { name: 'Event GmbH' }).waitFor();
+    await page.getByText('Nothing matches.').waitFor();
+    expect(await page.getByRole('button', { name: 'deliveries of Acme' }).count()).toBe(0);
+  });
+
+  it.each(['since:yesterday', 'last:7d', 'failureReason:http_500'])(
+    'says that there is no filter %s',
+    async (unknown) => {
+      await open('#/deliveries');
+      const search = page.getByLabel('Search', { exact: true });
+      await search.fill(`bill.paid ${unknown}`);
+      await search.press('Enter');
+      const notice = page.getByRole('status').getByText(`There is no filter ${unknown}.`);
+
+      expect(await notice.textContent()).toContain('status, event, endpoint, tenant, keyState');
+      expect(await search.inputValue()).toBe(`bill.paid ${unknown}`);
+      expect(new URL(page.url()).hash).toBe('#/deliveries');
+    },
+  );
 
   it('erases a tenant only once its name is typed', async () => {
     await endpoints.create({ id: 'leaving', tenant: 'leaving', url: partnerUrl });

@@ -177,6 +177,18 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     expect(await page.locator('main img, main script').count()).toBe(0);
   });
 
+  it('colours a payload that is cut inside a string', async () => {
+    const items = Array.from({ length: 3_000 }, (_, id) => ({ id, name: 'Item' }));
+    const body = JSON.stringify(items);
+    const { deliveries } = await publisher.publish('note.long', { body }, { tenant: 'acme' });
+    await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
+    await page.getByRole('button', { name: 'Show payload' }).click();
+    await page.getByText('Only the beginning is shown.').waitFor();
+
+    const last = await page.locator('pre .string').last().textContent();
+    expect(last).toMatch(/^"\[\{\\"id\\":0,.*\{\\"id\\":20\d\d/);
+  });
+
   it('shows a secret once, after a key was rotated', async () => {
     await open('#/endpoints/erp');
     await page.getByRole('button', { name: 'Rotate key' }).click();

@@ -190,6 +190,21 @@ describe('create', () => {
     const lines = bench.logs('log').filter((line) => line.includes('stored in memory'));
     expect(lines).toHaveLength(1);
   });
+
+  it.each([
+    ['id', '.'],
+    ['id', '..'],
+    ['tenant', '.'],
+    ['tenant', '..'],
+  ])(
+    'refuses the %s %s, which browsers drop from the paths of the console',
+    async (name, value) => {
+      await expect(endpoints.create({ url: receiver.url, [name]: value })).rejects.toMatchObject({
+        code: 'invalid_option',
+        problems: [expect.objectContaining({ path: name })],
+      });
+    },
+  );
 });
 
 describe('tenants', () => {

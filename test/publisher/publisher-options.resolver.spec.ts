@@ -126,6 +126,7 @@ describe('resolvePublisherOptions', () => {
 
   it.each<[string, object, string, RegExp]>([
     ['no id', { id: '' }, 'id', /id/],
+    ['an id that browsers drop from paths', { id: '.' }, 'id', /not "\." or "\.\."/],
     ['plain http', { url: 'http://crm.example/' }, 'url', /./],
     ['a timeout of years', { timeout: 1e12 }, 'timeout', /at most '15m'/],
     ['a port of another protocol', { url: 'https://crm.example:25/' }, 'url', /allowedPorts/],
@@ -140,6 +141,7 @@ describe('resolvePublisherOptions', () => {
     ['an invalid audience', { audience: [] }, 'audience', /list/],
     ['an invalid subject', { subject: '' }, 'subject', /subject/],
     ['an invalid tenant', { tenant: '' }, 'tenant', /tenant/],
+    ['a tenant that browsers drop from paths', { tenant: '..' }, 'tenant', /not "\." or "\.\."/],
     ['an invalid jti', { jti: 'never' }, 'jti', /'attempt'/],
     ['an invalid timeout', { timeout: 'x' }, 'timeout', /'15s'/],
     ...[

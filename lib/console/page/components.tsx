@@ -253,7 +253,10 @@ export function Toasts(): JSX.Element {
 
 /** What an error says, with what is wrong with each field. */
 export function messageOf(error: unknown): string {
-  const { message, errors } = error as Partial<ApiError>;
-  const details = (errors ?? []).map(({ path, message: text }) => `${path}: ${text}`);
-  return [message, ...details].join(' ');
+  const { message = '', errors = [] } = error as Partial<ApiError>;
+  const details = errors.map(({ path, message: text }) =>
+    path === '' ? text : `${path}: ${text}`,
+  );
+  // The message often contains them.
+  return [message, ...details.filter((one) => !message.includes(one))].join(' ');
 }

@@ -48,6 +48,9 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
   const isPortal = session.kind === 'portal';
   const mayRedeliver = session.capabilities.includes('redeliver');
   const { after: _after, ...asked } = query;
+  // Further filters would not limit it.
+  const isOfTenant = Object.keys(asked).join() === 'tenant';
+  const mayErase = isOfTenant && session.capabilities.includes('erase');
   const own: Route['query'] = session.tenant === undefined ? {} : { tenant: session.tenant };
   const request = { ...requestOf(asked), ...own };
   const loaded = useLoaded<DeliveryList, Route['query']>(
@@ -104,9 +107,7 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
                 }}
               />
             )}
-            {session.capabilities.includes('erase') && query['tenant'] !== undefined && (
-              <Erase tenant={query['tenant']} onDone={loaded.reload} />
-            )}
+            {mayErase && <Erase tenant={query['tenant']!} onDone={loaded.reload} />}
             {timing !== undefined && (
               <small class="timing">
                 {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}

@@ -213,8 +213,10 @@ function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.El
 function credentialsOf(values: Values): EndpointValues['credentials'] {
   const { cert = '', key = '', passphrase, headers = '' } = values;
   switch (values['credentials']) {
-    case 'headers':
-      return { headers: Object.fromEntries(headers.split('\n').map(headerOf)) };
+    case 'headers': {
+      const lines = headers.split('\n').filter((line) => line.trim() !== '');
+      return { headers: Object.fromEntries(lines.map(headerOf)) };
+    }
     case 'oauth2': {
       const { tokenUrl = '', clientId = '', clientSecret = '', scope, header } = values;
       return { oauth2: { tokenUrl, clientId, clientSecret, scope, header } };

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { Choice } from './components.js';
+import { Choice, messageOf, toast } from './components.js';
 import { clockTime } from './format.js';
 import { linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
@@ -60,8 +60,12 @@ export function SearchBar({
         onSubmit={(event) => {
           event.preventDefault();
           const input = field.current!;
-          location.hash = link(readSearch(input.value, all));
-          input.value = '';
+          try {
+            location.hash = link(readSearch(input.value, all, hasTime));
+            input.value = '';
+          } catch (error) {
+            toast(messageOf(error), 'bad');
+          }
         }}
       >
         <input
@@ -76,7 +80,9 @@ export function SearchBar({
         <datalist id="suggestions">
           {filters.flatMap(({ name, choices, suggestions = Object.keys(choices ?? {}) }) =>
             [...new Set(suggestions)].flatMap((value) =>
-              value === undefined ? [] : [<option value={`${name}:${value}`} key={value} />],
+              value === undefined
+                ? []
+                : [<option value={`${name}:${quoted(value)}`} key={value} />],
             ),
           )}
         </datalist>
@@ -111,7 +117,9 @@ export function SearchBar({
           return (
             <a class="chip" key={name} href={link({ [name]: undefined })}>
               <span>{label}</span>{' '}
-              <strong>{isTime ? clockTime(value) : (filter?.choices?.[value] ?? value)}</strong>
+              <strong>
+                {isTime ? clockTime(value) : (filter?.choices?.[value] ?? quoted(value))}
+              </strong>
               <span class="hidden">{TEXT.remove}</span>
               <span aria-hidden="true">×</span>
             </a>
@@ -127,26 +135,46 @@ export function SearchBar({
   );
 }
 
-/** Reads `endpoint:crm order.paid` as filters; a word that fits none is one of the first that accepts it. */
-function readSearch(text: string, filters: readonly Filter[]): Record<string, string> {
+/** A word, or `"several words"`, with or without a name of a filter before it. */
+const WORDS = /(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"(?!\S)|(\S+))/g;
+
+/** As {@link readSearch} reads it: in quotes if it is not one word. */
+function quoted(value: string): string {
+  return /[\s"]/.test(value) ? `"${value.replace(/["\\]/g, '\\$&')}"` : value;
+}
+
+/**
+ * Reads `endpoint:crm tenant:"Acme Ltd" order.paid` as filters; a word that fits none is one of the first that accepts it.
+ *
+ * @throws Error if a filter is unknown
+ */
+function readSearch(
+  text: string,
+  filters: readonly Filter[],
+  hasTime: boolean,
+): Record<string, string> {
   const found: Record<string, string> = {};
-  for (const word of text.trim().split(/\s+/)) {
-    if (word === '') continue;
-    const [, name, value] = /^(\w+):(.+)$/.exec(word) ?? [];
+  for (const [word, name, inQuotes, plain] of text.matchAll(WORDS)) {
+    const value = inQuotes?.replace(/\\(.)/g, '$1') ?? plain!;
     const named = filters.find((one) => one.name.toLowerCase() === name?.toLowerCase());
     if (named !== undefined) {
       const choices = Object.entries(named.choices ?? {});
-      found[named.name] = choices.find(([, label]) => label === value)?.[0] ?? value!;
+      found[named.name] = choices.find(([, label]) => label === value)?.[0] ?? value;
       continue;
     }
-    const time = name === 'since' || name === 'until' ? new Date(localTime(value!)) : undefined;
+    const isTime = hasTime && (name === 'since' || name === 'until');
+    const time = isTime ? new Date(localTime(value)) : undefined;
     if (time !== undefined && !Number.isNaN(time.getTime())) {
       // With its time zone, so that the URL means the same to others.
       found[name!] = time.toISOString();
       continue;
     }
-    const accepting = filters.find(({ accepts }) => accepts?.(word));
-    if (accepting !== undefined) found[accepting.name] = word;
+    if (name !== undefined) {
+      const names = [...filters.map((one) => one.name), ...(hasTime ? ['since', 'until'] : [])];
+      throw new Error(TEXT.unknown(word, names));
+    }
+    const accepting = filters.find(({ accepts }) => accepts?.(value));
+    if (accepting !== undefined) found[accepting.name] = value;
   }
   return found;
 }

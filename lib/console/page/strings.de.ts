@@ -49,6 +49,8 @@ export const GERMAN: Messages = {
   search: {
     label: 'Suche',
     hint: (names) => `Suchen, oder filtern mit ${names[0]}:… ${names[1]}:…   (/)`,
+    unknown: (word, names) =>
+      `Den Filter ${word} gibt es nicht. Filter sind ${names.join(', ')}; Zeiten sind Tage wie since:2026-01-31.`,
     time: 'Zeitraum',
     anyTime: 'Beliebig',
     ranges: { '1h': '1 Std.', '24h': '24 Std.', '7d': '7 Tage' },

@@ -48,6 +48,8 @@ export const STRINGS = {
   search: {
     label: 'Search',
     hint: (names: readonly string[]) => `Search, or filter by ${names[0]}:… ${names[1]}:…   (/)`,
+    unknown: (word: string, names: readonly string[]) =>
+      `There is no filter ${word}. Filters are ${names.join(', ')}; times are dates such as since:2026-01-31.`,
     time: 'Time',
     anyTime: 'Any time',
     ranges: { '1h': '1 h', '24h': '24 h', '7d': '7 d' },
