@@ -93,22 +93,24 @@ export async function flushDeliveries(
 ): Promise<readonly AttemptedDelivery[]> {
   const { retries } = readOptions(OPTIONS, options, 'flushDeliveries');
   await initialise(app);
-  const find = <T>(token: unknown): T => app.get(token as never, { strict: false });
-  const receivers = find<ResolvedReceivers>(WEBHOOK_RECEIVERS);
+  /** Of each webhook module that has one. */
+  const find = <T>(token: unknown): T[] =>
+    app
+      .get<T | undefined>(token as never, { strict: false, each: true })
+      .filter((found) => found !== undefined);
+  const receivers = find<ResolvedReceivers>(WEBHOOK_RECEIVERS).flatMap((all) => [...all.values()]);
   const queues = [
-    find<WebhookQueue | undefined>(WebhookQueue),
-    ...[...receivers.values()].map(({ queued }) => queued?.queue),
+    ...find<WebhookQueue>(WebhookQueue),
+    ...receivers.map(({ queued }) => queued?.queue),
   ].filter((queue) => queue !== undefined);
-  const deliverer = find<WebhookDeliverer | undefined>(WebhookDeliverer);
-  const consumers = [deliverer, find<object>(ReceivedEventWorker)].filter(
-    (consumer) => consumer !== undefined,
-  );
+  const deliverers = find<WebhookDeliverer>(WebhookDeliverer);
+  const consumers = [...deliverers, ...find<object>(ReceivedEventWorker)];
   const attempts: AttemptedDelivery[] = [];
-  const { clock } = find<ResolvedWebhookOptions>(RESOLVED_OPTIONS);
+  const { clock } = find<ResolvedWebhookOptions>(RESOLVED_OPTIONS)[0]!;
   let idle = 0;
   for (let round = 0; round < MAX_ROUNDS && idle < MAX_IDLE_ROUNDS; round++) {
     await Promise.all(queues.map(flush));
-    await deliverer?.settle(Infinity);
+    await Promise.all(deliverers.map(async (one) => one.settle(Infinity)));
     const made = consumers.flatMap(take);
     attempts.push(...made);
     if (!retries) return attempts;

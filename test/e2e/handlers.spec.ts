@@ -469,7 +469,7 @@ describe('handlers', () => {
         const tree = trees.get(tenant) ?? ContextIdFactory.create();
         trees.set(tenant, tree);
         return {
-          resolve: (info) => (info.isTreeDurable === true ? tree : contextId),
+          resolve: (info) => (info.isTreeDurable ? tree : contextId),
           payload: { tenant },
         };
       },

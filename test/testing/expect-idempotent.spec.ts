@@ -436,15 +436,16 @@ describe('expectIdempotent', () => {
 
   it('runs two checks of a receiver one after the other', async () => {
     const first = check(Upserts, { reset });
-    while (app === undefined) await turn();
+    const isStarted = (): boolean => app !== undefined;
+    while (!isStarted()) await turn();
     const sender = { issuer: ISSUER, secret: SECRET };
-    const second = expectIdempotent(app, 'order.created', CREATED, { ...sender, observe, reset });
+    const second = expectIdempotent(app!, 'order.created', CREATED, { ...sender, observe, reset });
 
     expect(await Promise.allSettled([first, second])).toMatchObject([
       { status: 'fulfilled' },
       { status: 'fulfilled' },
     ]);
-    expect(app.get(WebhookVerifier).receiver().replayStore).toBe(store);
+    expect(app!.get(WebhookVerifier).receiver().replayStore).toBe(store);
   });
 
   it('reports an event that is refused, with the cause', async () => {

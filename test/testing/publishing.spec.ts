@@ -383,6 +383,39 @@ describe('a helper that initialises the application', () => {
 });
 
 describe('flushDeliveries', () => {
+  it('flushes the deliveries of all webhook modules', async () => {
+    const featureOf = (name: string): { new (): object; publisher?: WebhookPublisher } => {
+      class Feature {
+        static publisher?: WebhookPublisher;
+        constructor(publisher: WebhookPublisher) {
+          Feature.publisher = publisher;
+        }
+      }
+      Reflect.defineMetadata('design:paramtypes', [WebhookPublisher], Feature);
+      const endpoints = [{ id: name, url: `https://${name}.example/hooks` }];
+      const publisher = { ...sender, endpoints };
+      Module({ imports: [WebhookModule.forRoot({ publisher, isGlobal: false })] })(Feature);
+      return Feature as never;
+    };
+    const features = ['crm', 'erp'].map(featureOf);
+    class Root {}
+    Module({ imports: features })(Root);
+    const transport = new InMemoryWebhookTransport();
+    const builder = Test.createTestingModule({ imports: [Root] });
+    const testing = await overrideWebhooks(builder, {
+      transport,
+      clock: new TestClock(),
+    }).compile();
+    transport.script('https://crm.example', 503, 204);
+    for (const { publisher } of features) await publisher!.publish('order.created', { id: 'o1' });
+
+    const attempts = await flushDeliveries(testing, { retries: true });
+    await testing.close();
+
+    const statuses = attempts.map(({ endpointId, status }) => `${endpointId} ${status}`);
+    expect(statuses.sort()).toEqual(['crm delivered', 'crm scheduled', 'erp delivered']);
+  });
+
   it('returns every attempt since the last flush', async () => {
     transport.script(ERP, 503);
     const { id, deliveries } = await publisher.publish('order.created', { id: 'o1' });
