@@ -43,7 +43,7 @@ const APPLIED = Array.from({ length: 64 }, (_, index) => {
 
 /** Answers to what a queue asks when it opens. Opening is not part of a run. */
 const OPENING = [
-  [/^SELECT to_regclass/, [{ there: true, encoding: 'UTF8', own: true }]],
+  [/^SELECT to_regclass/, [{ there: true, encoding: 'UTF8' }]],
   [/FROM \w+\.migration /, APPLIED],
   [/AS binary, true AS truth$/, [{ binary: Buffer.from([0x00, 0xff]), truth: true }]],
   [/^SELECT current_database/, [{ database_name: 'simulated', oid: '1', system: '1' }]],

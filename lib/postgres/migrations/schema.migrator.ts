@@ -137,31 +137,33 @@ export class SchemaMigrator {
   private async applied(): Promise<readonly (MigrationState & { appliedAt: Date })[]> {
     const table = `${this.schema}.migration`;
     const [found] = await this.run(
-      `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding,
-         (SELECT count(*) = 4 FROM pg_attribute WHERE attrelid = to_regclass($1::text)
-          AND attname IN ('version', 'name', 'breaking', 'applied_at')) AS own`,
+      `SELECT to_regclass($1::text) IS NOT NULL AS there, current_setting('server_encoding') AS encoding`,
       [table],
     );
     if (found?.['there'] !== true) {
       requireUnicode(found?.['encoding']);
       return [];
     }
-    if (found['own'] !== true) {
-      throw new WebhookStoreError(
-        'store_unavailable',
-        `The schema ${this.schema} has a table "migration" that is not of this library: use another schema.`,
-      );
-    }
     const rows = await this.run(
       `SELECT version, name, breaking, round(extract(epoch FROM applied_at) * 1000)::float8 AS at
        FROM ${table} ORDER BY version`,
       [],
-    );
+    ).catch((error: unknown) => {
+      if ((error as { code?: unknown }).code !== UNDEFINED_COLUMN) throw error;
+      throw new WebhookStoreError(
+        'store_unavailable',
+        `The schema ${this.schema} has a table "migration" that is not of this library: use another schema.`,
+        { cause: error },
+      );
+    });
     return (
       rows as unknown as { version: number; name: string; breaking: boolean; at: number }[]
     ).map(({ at, ...step }) => ({ ...step, appliedAt: new Date(at) }));
   }
 }
+
+/** The SQLSTATE. */
+const UNDEFINED_COLUMN = '42703';
 
 /** SQL_ASCII stores the bytes as they are. */
 function requireUnicode(encoding: unknown): void {
