@@ -198,15 +198,17 @@ export class EndpointRegistry {
     disabled: EndpointDisabled,
   ): Promise<void> {
     if (stored === undefined) return;
-    const isUnchanged = (now: StoredEndpoint): boolean =>
-      now.url === stored.url &&
-      now.enabledAt === stored.enabledAt &&
-      now.createdAt === stored.createdAt;
+    const isUnchanged = (current: StoredEndpoint): boolean =>
+      current.url === stored.url &&
+      current.enabledAt === stored.enabledAt &&
+      current.createdAt === stored.createdAt;
     try {
       await this.stored.change(stored.id, undefined, {
         // The attempt says nothing about another URL, or about an endpoint that was enabled since.
-        make: (now) =>
-          now.disabled === undefined && isUnchanged(now) ? { ...now, disabled } : undefined,
+        make: (current) =>
+          current.disabled === undefined && isUnchanged(current)
+            ? { ...current, disabled }
+            : undefined,
       });
       this.log.recovered('store');
     } catch (error) {

@@ -50,7 +50,7 @@ export class DeliveryConsumer {
       claimDeliveries: async (request) => table.claimDeliveries(request),
       findDueLanes: async (lanes) => table.findDueLanes(lanes),
       limited: new LimitedLanes(limits, options),
-      run: async (delivery) => this.run(delivery),
+      run: async (delivery) => this.attempt(delivery),
       release: async (delivery) => this.outcomes.write(releasedRow(delivery), clock.now()),
       onOutage: (error) => warnOfOutage(error, server, 'Deliveries wait'),
       onLimitedFailure: (error) =>
@@ -95,7 +95,7 @@ export class DeliveryConsumer {
     return notifications;
   }
 
-  private async run(given: ClaimedDelivery): Promise<boolean> {
+  private async attempt(given: ClaimedDelivery): Promise<boolean> {
     const { handler, connection } = this.parts;
     const { clock } = connection;
     const { seq, claim } = given;

@@ -221,9 +221,9 @@ FROM ended, moment WHERE limits.queue = $1::text AND limits.lane = ended.lane AN
    *
    * @returns whether they were stored
    */
-  async update({ lane, limits }: ClaimedDelivery, now: DeliveryLimits): Promise<boolean> {
-    if (limits === undefined ? !isLimited(now) : limits === limitsKey(now)) return false;
-    await this.set(new Map([[lane, now]]));
+  async update({ lane, limits }: ClaimedDelivery, current: DeliveryLimits): Promise<boolean> {
+    if (limits === undefined ? !isLimited(current) : limits === limitsKey(current)) return false;
+    await this.set(new Map([[lane, current]]));
     return true;
   }
 
