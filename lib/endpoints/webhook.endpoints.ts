@@ -1,6 +1,7 @@
 import type { ActivityStore } from './activity-store.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import { unprintedHeaders } from '../options/unprinted.js';
@@ -404,7 +405,7 @@ export class WebhookEndpoints {
       },
       commutes: (before, now) =>
         before.keys.at(-1)?.kid === now.keys.at(-1)?.kid &&
-        profile === this.input.profileOf(now.settings),
+        isDeepStrictEqual(profile, this.input.profileOf(now.settings)),
     });
     return { kid: key.kid, signsFrom: new Date(notBefore), secret };
   }

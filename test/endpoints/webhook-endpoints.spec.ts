@@ -733,6 +733,18 @@ describe('rotateKey', () => {
     expect((await verified(0, last.secret!)).header.kid).toBe(last.kid);
   });
 
+  it('replaces the key of an endpoint in tandem, also if the store reads a new copy each time', async () => {
+    store.readsRows = true;
+    await endpoints.create({
+      id: 'crm',
+      url: receiver.url,
+      profile: ['webhook-token', 'standard-webhooks'],
+    });
+    const { kid } = await endpoints.rotateKey('crm', { overlap: 0 });
+
+    expect((await endpoints.get('crm')).keys.map((key) => key.kid)).toEqual([kid]);
+  });
+
   it('refuses the later of two concurrent rotations', async () => {
     await endpoints.create({ id: 'crm', url: receiver.url });
     store.beforeReplace = () => endpoints.rotateKey('crm');
