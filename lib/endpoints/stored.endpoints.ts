@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import {
   isWebhookError,
   WebhookDeliveryError,
@@ -313,8 +314,11 @@ function knownOf(settings: StoredEndpointSettings): StoredEndpointSettings {
   return Object.fromEntries(Object.entries(settings).filter(isKnown));
 }
 
+/** Compares endpoints as JSON: a store may return their members in another order, and leave out those that are `undefined`. */
 function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
+  if (a === b) return true;
+  const [one, other] = [JSON.stringify(a), JSON.stringify(b)];
+  return one === other || isDeepStrictEqual(JSON.parse(one), JSON.parse(other));
 }
 
 /** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */

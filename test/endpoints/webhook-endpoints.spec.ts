@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import dns from 'node:dns';
 import { verifyWebhookToken } from 'nestjs-webhook-token/token';
-import type { WebhookPublisherOptions } from 'nestjs-webhook-token';
+import type { EndpointChanges, WebhookPublisherOptions } from 'nestjs-webhook-token';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
@@ -410,6 +410,35 @@ describe('update', () => {
     expect(receiver.requests).toHaveLength(1);
     await bench.reported(2);
     await other.stop();
+  });
+});
+
+describe('update in a store that orders the members of an endpoint in its own way', () => {
+  it.each<[string, EndpointChanges]>([
+    ['a description', { description: 'The CRM' }],
+    ['metadata', { metadata: { plan: 'gold' } }],
+    ['a rate limit', { rateLimit: { perSecond: 5 } }],
+    ['headers', { headers: { 'X-Shop': 'a' } }],
+  ])('keeps the pause and the acknowledged format when it adds %s', async (_, changes) => {
+    store.readsRows = true;
+    receiver.script = () =>
+      receiver.requests.length === 1
+        ? { status: 204 }
+        : { status: 503, headers: { 'Retry-After': '86400' } };
+    await endpoints.create({ id: 'crm', url: receiver.url, profile: 'swt-draft-02' });
+    for (const count of [1, 2]) {
+      await publish();
+      await bench.reported(count);
+    }
+    const learnt = async (): Promise<unknown> => [
+      (await endpoints.format('crm')).acknowledged,
+      await endpoints.circuit('crm'),
+    ];
+    const before = await learnt();
+    await endpoints.update('crm', changes);
+
+    expect(before).toMatchObject([{ profile: 'swt-draft-02' }, { pausedUntil: expect.any(Date) }]);
+    expect(await learnt()).toEqual(before);
   });
 });
 
