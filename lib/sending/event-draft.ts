@@ -11,8 +11,13 @@ import {
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { utf8 } from '../token/decoding.js';
+import { structureProblem } from '../token/json.js';
 import { isUtf8Json } from '../token/payload.js';
-import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_PROFILE,
+  MAX_DATA_DEPTH,
+  type SentProfile,
+} from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
   isSentProfile,
@@ -20,6 +25,7 @@ import {
   namingProfile,
   profileUseProblem,
   SENT_PROFILE_RULE,
+  tokenProfile,
 } from './sent-profile.js';
 
 /** Options of one event that is signed for one endpoint. */
@@ -166,7 +172,7 @@ export async function requireDefined(
  * Addresses a draft to an endpoint, whose tenant it gets.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
- *   the endpoint
+ *   the endpoint; `invalid_data` if its receiver would refuse the data
  */
 export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDelivery {
   const { endpointId, url, tenant = draft.tenant } = endpoint;
@@ -182,6 +188,7 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
     );
   }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(endpoint, draft);
+  if (tokenProfile(profile) !== undefined) requireStructure(endpoint, draft);
   const { eventId } = draft;
   const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
     endpointId === undefined
@@ -199,6 +206,22 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
   if (problem !== undefined) {
     throw new WebhookDeliveryError('invalid_option', `profile for ${endpoint.label}: ${problem}.`);
   }
+}
+
+/** Payloads that passed the check: an event has one for all of its endpoints. */
+const checkedStructures = new WeakSet<Uint8Array>();
+
+/** Receivers of tokens refuse other JSON with every attempt; those of Standard Webhooks have rules of their own. */
+function requireStructure({ label }: Endpoint, { payload }: EventDraft): void {
+  const { bytes, contentType } = payload;
+  if (bytes === undefined || !isUtf8Json(contentType) || checkedStructures.has(bytes)) return;
+  const problem = structureProblem(dataOf({ payload }), MAX_DATA_DEPTH);
+  if (problem !== undefined) {
+    throw invalidData(
+      `The data for ${label} ${problem}. Receivers of tokens refuse it: remove that part, or send the JSON as a string.`,
+    );
+  }
+  checkedStructures.add(bytes);
 }
 
 const JSON_TYPE = 'application/json';
