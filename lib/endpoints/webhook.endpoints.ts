@@ -102,7 +102,6 @@ export class WebhookEndpoints {
     const url = (await this.options.egress.checkResolvedUrl(draft.url!)).href;
     this.limits.requireWithin(draft.settings);
     await this.checkTokenUrl(draft.credentials);
-    await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
     const wanted = { given: draft.secret, profile: this.input.profileOf(draft.settings) };
@@ -124,20 +123,22 @@ export class WebhookEndpoints {
       createdAt: now,
       updatedAt: now,
     };
-    const isTaken = this.registry.isConfigured(id) || !(await endpointStore.insert(stored));
-    if (isTaken) {
-      throw new WebhookDeliveryError(
-        'endpoint_exists',
-        'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
-      );
-    }
-    // Concurrent calls may all have found space, and none of them may exceed the limit.
-    try {
-      await this.limits.requireSpace(tenant, 0);
-    } catch (error) {
-      await this.registry.stored.remove(id);
-      throw error;
-    }
+    await this.limits.addWithin(tenant, async () => {
+      const isTaken = this.registry.isConfigured(id) || !(await endpointStore.insert(stored));
+      if (isTaken) {
+        throw new WebhookDeliveryError(
+          'endpoint_exists',
+          'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
+        );
+      }
+      // Other processes may have found space too, and together they may not exceed the limit.
+      try {
+        await this.limits.requireSpace(tenant, 0);
+      } catch (error) {
+        await this.registry.stored.remove(id);
+        throw error;
+      }
+    });
     this.warnOfMemory();
     return { endpoint: this.view(stored), secret: made?.secret };
   }

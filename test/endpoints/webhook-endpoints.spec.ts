@@ -831,13 +831,31 @@ describe('limits', () => {
     expect((await endpoints.get(id)).settings).toEqual({ rateLimit: { perSecond: 0.5, burst: 2 } });
   });
 
-  it('bound the endpoints of a tenant that are created at the same time', async () => {
+  it('bound the endpoints of a tenant that are created at the same time, and refuse only those over it', async () => {
     await restart({ endpointLimits: limited });
-    await Promise.allSettled(
+    const results = await Promise.allSettled(
       Array.from({ length: 20 }, async () =>
         endpoints.create({ url: receiver.url, tenant: 'acme' }),
       ),
     );
+
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(2);
+    expect(await store.count('acme')).toBe(2);
+  });
+
+  it('bound the endpoints of a tenant that two processes create at the same time', async () => {
+    await restart({ endpointLimits: limited });
+    const other = await PublisherBench.start({
+      endpointStore: store,
+      sealingKeys,
+      endpointLimits: limited,
+    });
+    await Promise.allSettled(
+      [endpoints, other.module.get(WebhookEndpoints)].flatMap((all) =>
+        Array.from({ length: 5 }, async () => all.create({ url: receiver.url, tenant: 'acme' })),
+      ),
+    );
+    await other.stop();
 
     expect(await store.count('acme')).toBeLessThanOrEqual(2);
   });
