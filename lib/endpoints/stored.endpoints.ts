@@ -28,8 +28,8 @@ import type { EndpointScope } from './webhook-endpoint.interface.js';
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
-/** Attempts at a change while other changes come first. */
-const MAX_TRIES = 10;
+/** Attempts at a change while others come first: each failed one means that another call has changed the endpoint. */
+const MAX_TRIES = 100;
 /** Endpoints that are read at a time to seal their secrets. */
 const PAGE = 100;
 

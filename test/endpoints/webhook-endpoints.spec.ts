@@ -370,6 +370,31 @@ describe('update', () => {
     expect(await endpoints.get('crm')).toMatchObject({ description: 'second', version: 4 });
   });
 
+  it('merges many concurrent changes', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const changes: EndpointChanges[] = [
+      { description: 'The CRM' },
+      { metadata: { plan: 'gold' } },
+      { events: ['order.*'] },
+      { subject: 'crm' },
+      { audience: 'crm' },
+      { timeout: '5s' },
+      { method: 'POST' },
+      { hash: 'sha384' },
+      { jti: 'delivery' },
+      { onDead: 'block' },
+      { concurrency: 3 },
+      { rateLimit: { perSecond: 5 } },
+      { filter: { data: { total: 1 } } },
+      { headers: { 'X-Shop': 'a' } },
+      { retry: { attempts: 3 } },
+      { profile: 'swt-draft-02' },
+    ];
+    await Promise.all(changes.map(async (change) => endpoints.update('crm', change)));
+
+    expect(await endpoints.get('crm')).toMatchObject({ version: 17, description: 'The CRM' });
+  });
+
   it('binds no credentials to a URL that was set at the same time', async () => {
     const other = 'https://other.example/hooks';
     await endpoints.create({ id: 'crm', url: receiver.url });
