@@ -1,5 +1,6 @@
 import { hash, randomUUID } from 'node:crypto';
 import { validateHeaderValue } from 'node:http';
+import { isUint8Array } from 'node:util/types';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { hasMethods } from '../options/rules.js';
@@ -237,7 +238,8 @@ export function encodePayload(data: unknown, contentType?: string): DeliveryPayl
   if (contentType !== undefined && !isMediaType(contentType)) {
     throw invalidData("The content type must be a media type, such as 'text/csv'.");
   }
-  if (data instanceof Uint8Array) {
+  // Unlike instanceof, it does not throw for a revoked Proxy.
+  if (isUint8Array(data)) {
     if (contentType === undefined) {
       throw invalidData("Bytes need the option contentType, such as 'application/octet-stream'.");
     }
@@ -268,17 +270,17 @@ function isMediaType(value: unknown): boolean {
 }
 
 function serialize(data: unknown): string {
-  // JSON.stringify returns {} for it.
-  if (hasMethods(data, ['then'])) {
-    throw invalidData('The data is a promise; await it, and pass its value.');
-  }
+  let isPromise: boolean;
   let text: string | undefined;
   try {
-    text = JSON.stringify(data) as string | undefined;
+    // JSON.stringify returns {} for a promise.
+    isPromise = hasMethods(data, ['then']);
+    text = isPromise ? undefined : (JSON.stringify(data) as string | undefined);
   } catch {
     // The error is not kept as a cause: its message may quote the data.
     throw invalidData(`The data is not JSON: ${jsonProblem(data)}.`);
   }
+  if (isPromise) throw invalidData('The data is a promise; await it, and pass its value.');
   if (text === undefined) {
     const problem =
       typeof data === 'object'

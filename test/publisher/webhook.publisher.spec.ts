@@ -117,6 +117,13 @@ describe('publish', () => {
 describe('an invalid event', () => {
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
+  const unreadable = Object.defineProperty({}, 'then', {
+    get: () => {
+      throw new Error('It cannot be read.');
+    },
+  });
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
   const aborted = AbortSignal.abort('changed my mind');
 
   it.each<[string, string, unknown, object, string]>([
@@ -128,6 +135,8 @@ describe('an invalid event', () => {
     ['a symbol', 'order.created', Symbol('s'), {}, 'invalid_data'],
     ['a BigInt', 'order.created', { total: 1n }, {}, 'invalid_data'],
     ['a cycle', 'order.created', cycle, {}, 'invalid_data'],
+    ['a then that throws when it is read', 'order.created', unreadable, {}, 'invalid_data'],
+    ['a revoked proxy', 'order.created', revoked.proxy, {}, 'invalid_data'],
     [
       '65 nested levels',
       'order.created',
