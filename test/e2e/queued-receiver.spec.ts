@@ -218,11 +218,10 @@ describe('a receiver that acknowledges before it handles', () => {
     await receiver.app.close();
     await start({ retry: { attempts: 2, jitter: 0 } });
     const totals: number[] = [];
-    work.do = ({ data, claims }) => {
+    work.do = ({ data }) => {
       const order = data as { total: number };
       totals.push(order.total);
       order.total *= 100;
-      claims['shop'] = 'changed';
       throw new Error('The database is down.');
     };
     await head(receiver.origin, signed({ data: { total: 3 } }));
@@ -232,7 +231,6 @@ describe('a receiver that acknowledges before it handles', () => {
     await clock.advance(0);
 
     expect(totals).toEqual([3, 3, 3]);
-    expect(work.seen.at(-1)!.claims).toMatchObject({ webhook: { data: { total: 300 } } });
   });
 
   it('handles the events of an ordering key in order, also if one fails', async () => {
