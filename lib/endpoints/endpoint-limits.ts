@@ -41,6 +41,8 @@ export type ResolvedEndpointLimits = Read<typeof ENDPOINT_LIMITS>;
 /** Refuses what exceeds a limit with {@link WebhookDeliveryError} `limit_reached`. */
 export class LimitChecks {
   private readonly tests: CallRate;
+  /** The last addition of each tenant that is under way. */
+  private readonly additions = new Map<string, Promise<void>>();
 
   constructor(
     private readonly limits: ResolvedEndpointLimits,
@@ -48,6 +50,26 @@ export class LimitChecks {
     clock: WebhookClock,
   ) {
     this.tests = new CallRate(clock);
+  }
+
+  /**
+   * Adds an endpoint if the tenant has space for it. This process adds those of a tenant one at a time: all concurrent calls for the
+   * last space would find it, and then find the limit exceeded.
+   */
+  async addWithin(tenant: string | undefined, add: () => Promise<void>): Promise<void> {
+    if (tenant === undefined) return add();
+    const before = this.additions.get(tenant);
+    const addition = (async () => {
+      await before?.catch(() => {});
+      await this.requireSpace(tenant, 1);
+      await add();
+    })();
+    this.additions.set(tenant, addition);
+    try {
+      await addition;
+    } finally {
+      if (this.additions.get(tenant) === addition) this.additions.delete(tenant);
+    }
   }
 
   /** @param more - endpoints that are to be added */

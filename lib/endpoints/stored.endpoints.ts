@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import {
   isWebhookError,
   WebhookDeliveryError,
@@ -27,8 +28,8 @@ import type { EndpointScope } from './webhook-endpoint.interface.js';
 
 /** The least recently used endpoint is evicted. */
 const MAX_CACHED_ENDPOINTS = 10_000;
-/** Attempts at a change while other changes come first. */
-const MAX_TRIES = 10;
+/** Attempts at a change while others come first: each failed one means that another call has changed the endpoint. */
+const MAX_TRIES = 100;
 /** Endpoints that are read at a time to seal their secrets. */
 const PAGE = 100;
 
@@ -313,8 +314,11 @@ function knownOf(settings: StoredEndpointSettings): StoredEndpointSettings {
   return Object.fromEntries(Object.entries(settings).filter(isKnown));
 }
 
+/** Compares endpoints as JSON: a store may return their members in another order, and leave out those that are `undefined`. */
 function isSame(a: StoredEndpoint, b: StoredEndpoint): boolean {
-  return a === b || JSON.stringify(a) === JSON.stringify(b);
+  if (a === b) return true;
+  const [one, other] = [JSON.stringify(a), JSON.stringify(b)];
+  return one === other || isDeepStrictEqual(JSON.parse(one), JSON.parse(other));
 }
 
 /** For settings stored by hand or by another version of this package: deliveries wait until they are corrected. */

@@ -1,6 +1,7 @@
 import type { ActivityStore } from './activity-store.js';
 import type { WebhookEventCatalog } from '../events/event-catalog.js';
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { invalidOptions, readArgument } from '../options/read-options.js';
 import { unprintedHeaders } from '../options/unprinted.js';
@@ -101,7 +102,6 @@ export class WebhookEndpoints {
     const url = (await this.options.egress.checkResolvedUrl(draft.url!)).href;
     this.limits.requireWithin(draft.settings);
     await this.checkTokenUrl(draft.credentials);
-    await this.limits.requireSpace(tenant, 1);
     const { endpointStore, sealer, clock } = this.options;
     const now = clock.now();
     const wanted = { given: draft.secret, profile: this.input.profileOf(draft.settings) };
@@ -123,20 +123,22 @@ export class WebhookEndpoints {
       createdAt: now,
       updatedAt: now,
     };
-    const isTaken = this.registry.isConfigured(id) || !(await endpointStore.insert(stored));
-    if (isTaken) {
-      throw new WebhookDeliveryError(
-        'endpoint_exists',
-        'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
-      );
-    }
-    // Concurrent calls may all have found space, and none of them may exceed the limit.
-    try {
-      await this.limits.requireSpace(tenant, 0);
-    } catch (error) {
-      await this.registry.stored.remove(id);
-      throw error;
-    }
+    await this.limits.addWithin(tenant, async () => {
+      const isTaken = this.registry.isConfigured(id) || !(await endpointStore.insert(stored));
+      if (isTaken) {
+        throw new WebhookDeliveryError(
+          'endpoint_exists',
+          'An endpoint with this id exists already: choose another id, or leave it out for a random one.',
+        );
+      }
+      // Other processes may have found space too, and together they may not exceed the limit.
+      try {
+        await this.limits.requireSpace(tenant, 0);
+      } catch (error) {
+        await this.registry.stored.remove(id);
+        throw error;
+      }
+    });
     this.warnOfMemory();
     return { endpoint: this.view(stored), secret: made?.secret };
   }
@@ -404,7 +406,7 @@ export class WebhookEndpoints {
       },
       commutes: (before, now) =>
         before.keys.at(-1)?.kid === now.keys.at(-1)?.kid &&
-        profile === this.input.profileOf(now.settings),
+        isDeepStrictEqual(profile, this.input.profileOf(now.settings)),
     });
     return { kid: key.kid, signsFrom: new Date(notBefore), secret };
   }

@@ -23,7 +23,7 @@ export interface WebhookEventDefinition<Data = unknown> {
   /** Documents the data, if the schema's library cannot convert it; it checks nothing. */
   readonly jsonSchema?: JsonSchema | undefined;
   readonly description?: string | undefined;
-  /** Checked at start-up. The first one is the data of `endpoints.test(id, { event })`. */
+  /** JSON, checked at start-up. The first one is the data of `endpoints.test(id, { event })`. */
   readonly examples?: readonly NoInfer<Data>[] | undefined;
   /** For the documentation. */
   readonly version?: string | undefined;
@@ -201,6 +201,10 @@ export class WebhookEventCatalog<out Map = unknown> {
     example: unknown,
     path: string,
   ): Promise<string | undefined> {
+    // The content type of bytes is unknown, so neither a test event nor the documentation could show them.
+    if (example instanceof Uint8Array) {
+      return 'is bytes, and an example must be JSON: remove it, and describe the bytes in "description"';
+    }
     let data: unknown;
     try {
       data = asJson(example);

@@ -1,5 +1,6 @@
 import { hash, randomUUID } from 'node:crypto';
 import { validateHeaderValue } from 'node:http';
+import { isUint8Array } from 'node:util/types';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { constraintsOf, type WebhookEventCatalog } from '../events/event-catalog.js';
 import { hasMethods } from '../options/rules.js';
@@ -11,8 +12,13 @@ import {
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { utf8 } from '../token/decoding.js';
+import { structureProblem } from '../token/json.js';
 import { isUtf8Json } from '../token/payload.js';
-import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
+import {
+  DEFAULT_PROFILE,
+  MAX_DATA_DEPTH,
+  type SentProfile,
+} from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
   isSentProfile,
@@ -20,6 +26,7 @@ import {
   namingProfile,
   profileUseProblem,
   SENT_PROFILE_RULE,
+  tokenProfile,
 } from './sent-profile.js';
 
 /** Options of one event that is signed for one endpoint. */
@@ -166,7 +173,7 @@ export async function requireDefined(
  * Addresses a draft to an endpoint, whose tenant it gets.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
- *   the endpoint
+ *   the endpoint; `invalid_data` if its receiver would refuse the data
  */
 export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDelivery {
   const { endpointId, url, tenant = draft.tenant } = endpoint;
@@ -182,6 +189,7 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
     );
   }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(endpoint, draft);
+  if (tokenProfile(profile) !== undefined) requireStructure(endpoint, draft);
   const { eventId } = draft;
   const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
     endpointId === undefined
@@ -201,6 +209,22 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
   }
 }
 
+/** Payloads that passed the check: an event has one for all of its endpoints. */
+const checkedStructures = new WeakSet<Uint8Array>();
+
+/** Receivers of tokens refuse other JSON with every attempt; those of Standard Webhooks have rules of their own. */
+function requireStructure({ label }: Endpoint, { payload }: EventDraft): void {
+  const { bytes, contentType } = payload;
+  if (bytes === undefined || !isUtf8Json(contentType) || checkedStructures.has(bytes)) return;
+  const problem = structureProblem(dataOf({ payload }), MAX_DATA_DEPTH);
+  if (problem !== undefined) {
+    throw invalidData(
+      `The data for ${label} ${problem}. Receivers of tokens refuse it: remove that part, or send the JSON as a string.`,
+    );
+  }
+  checkedStructures.add(bytes);
+}
+
 const JSON_TYPE = 'application/json';
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+\s*(?:;|$)/;
 
@@ -214,7 +238,8 @@ export function encodePayload(data: unknown, contentType?: string): DeliveryPayl
   if (contentType !== undefined && !isMediaType(contentType)) {
     throw invalidData("The content type must be a media type, such as 'text/csv'.");
   }
-  if (data instanceof Uint8Array) {
+  // Unlike instanceof, it does not throw for a revoked Proxy.
+  if (isUint8Array(data)) {
     if (contentType === undefined) {
       throw invalidData("Bytes need the option contentType, such as 'application/octet-stream'.");
     }
@@ -245,17 +270,17 @@ function isMediaType(value: unknown): boolean {
 }
 
 function serialize(data: unknown): string {
-  // JSON.stringify returns {} for it.
-  if (hasMethods(data, ['then'])) {
-    throw invalidData('The data is a promise; await it, and pass its value.');
-  }
+  let isPromise: boolean;
   let text: string | undefined;
   try {
-    text = JSON.stringify(data) as string | undefined;
+    // JSON.stringify returns {} for a promise.
+    isPromise = hasMethods(data, ['then']);
+    text = isPromise ? undefined : (JSON.stringify(data) as string | undefined);
   } catch {
     // The error is not kept as a cause: its message may quote the data.
     throw invalidData(`The data is not JSON: ${jsonProblem(data)}.`);
   }
+  if (isPromise) throw invalidData('The data is a promise; await it, and pass its value.');
   if (text === undefined) {
     const problem =
       typeof data === 'object'

@@ -214,6 +214,25 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
+  it('passes the event as it was received to every run, also to one of a retried dead letter', async () => {
+    await receiver.app.close();
+    await start({ retry: { attempts: 2, jitter: 0 } });
+    const totals: number[] = [];
+    work.do = ({ data }) => {
+      const order = data as { total: number };
+      totals.push(order.total);
+      order.total *= 100;
+      throw new Error('The database is down.');
+    };
+    await head(receiver.origin, signed({ data: { total: 3 } }));
+    for (const seconds of [0, 5]) await clock.advance(seconds * 1_000);
+    const { deadLetters } = await inbox.deadLetters();
+    await inbox.retry(deadLetters.map(({ id }) => id));
+    await clock.advance(0);
+
+    expect(totals).toEqual([3, 3, 3]);
+  });
+
   it('handles the events of an ordering key in order, also if one fails', async () => {
     work.do = ({ sequence, run }) => {
       if (sequence === 1 && run === 1) throw new Error('It failed.');

@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import dns from 'node:dns';
 import { verifyWebhookToken } from 'nestjs-webhook-token/token';
-import type { WebhookPublisherOptions } from 'nestjs-webhook-token';
+import type { EndpointChanges, WebhookPublisherOptions } from 'nestjs-webhook-token';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
@@ -370,6 +370,31 @@ describe('update', () => {
     expect(await endpoints.get('crm')).toMatchObject({ description: 'second', version: 4 });
   });
 
+  it('merges many concurrent changes', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const changes: EndpointChanges[] = [
+      { description: 'The CRM' },
+      { metadata: { plan: 'gold' } },
+      { events: ['order.*'] },
+      { subject: 'crm' },
+      { audience: 'crm' },
+      { timeout: '5s' },
+      { method: 'POST' },
+      { hash: 'sha384' },
+      { jti: 'delivery' },
+      { onDead: 'block' },
+      { concurrency: 3 },
+      { rateLimit: { perSecond: 5 } },
+      { filter: { data: { total: 1 } } },
+      { headers: { 'X-Shop': 'a' } },
+      { retry: { attempts: 3 } },
+      { profile: 'swt-draft-02' },
+    ];
+    await Promise.all(changes.map(async (change) => endpoints.update('crm', change)));
+
+    expect(await endpoints.get('crm')).toMatchObject({ version: 17, description: 'The CRM' });
+  });
+
   it('binds no credentials to a URL that was set at the same time', async () => {
     const other = 'https://other.example/hooks';
     await endpoints.create({ id: 'crm', url: receiver.url });
@@ -410,6 +435,35 @@ describe('update', () => {
     expect(receiver.requests).toHaveLength(1);
     await bench.reported(2);
     await other.stop();
+  });
+});
+
+describe('update in a store that orders the members of an endpoint in its own way', () => {
+  it.each<[string, EndpointChanges]>([
+    ['a description', { description: 'The CRM' }],
+    ['metadata', { metadata: { plan: 'gold' } }],
+    ['a rate limit', { rateLimit: { perSecond: 5 } }],
+    ['headers', { headers: { 'X-Shop': 'a' } }],
+  ])('keeps the pause and the acknowledged format when it adds %s', async (_, changes) => {
+    store.readsRows = true;
+    receiver.script = () =>
+      receiver.requests.length === 1
+        ? { status: 204 }
+        : { status: 503, headers: { 'Retry-After': '86400' } };
+    await endpoints.create({ id: 'crm', url: receiver.url, profile: 'swt-draft-02' });
+    for (const count of [1, 2]) {
+      await publish();
+      await bench.reported(count);
+    }
+    const learnt = async (): Promise<unknown> => [
+      (await endpoints.format('crm')).acknowledged,
+      await endpoints.circuit('crm'),
+    ];
+    const before = await learnt();
+    await endpoints.update('crm', changes);
+
+    expect(before).toMatchObject([{ profile: 'swt-draft-02' }, { pausedUntil: expect.any(Date) }]);
+    expect(await learnt()).toEqual(before);
   });
 });
 
@@ -733,6 +787,18 @@ describe('rotateKey', () => {
     expect((await verified(0, last.secret!)).header.kid).toBe(last.kid);
   });
 
+  it('replaces the key of an endpoint in tandem, also if the store reads a new copy each time', async () => {
+    store.readsRows = true;
+    await endpoints.create({
+      id: 'crm',
+      url: receiver.url,
+      profile: ['webhook-token', 'standard-webhooks'],
+    });
+    const { kid } = await endpoints.rotateKey('crm', { overlap: 0 });
+
+    expect((await endpoints.get('crm')).keys.map((key) => key.kid)).toEqual([kid]);
+  });
+
   it('refuses the later of two concurrent rotations', async () => {
     await endpoints.create({ id: 'crm', url: receiver.url });
     store.beforeReplace = () => endpoints.rotateKey('crm');
@@ -790,13 +856,31 @@ describe('limits', () => {
     expect((await endpoints.get(id)).settings).toEqual({ rateLimit: { perSecond: 0.5, burst: 2 } });
   });
 
-  it('bound the endpoints of a tenant that are created at the same time', async () => {
+  it('bound the endpoints of a tenant that are created at the same time, and refuse only those over it', async () => {
     await restart({ endpointLimits: limited });
-    await Promise.allSettled(
+    const results = await Promise.allSettled(
       Array.from({ length: 20 }, async () =>
         endpoints.create({ url: receiver.url, tenant: 'acme' }),
       ),
     );
+
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(2);
+    expect(await store.count('acme')).toBe(2);
+  });
+
+  it('bound the endpoints of a tenant that two processes create at the same time', async () => {
+    await restart({ endpointLimits: limited });
+    const other = await PublisherBench.start({
+      endpointStore: store,
+      sealingKeys,
+      endpointLimits: limited,
+    });
+    await Promise.allSettled(
+      [endpoints, other.module.get(WebhookEndpoints)].flatMap((all) =>
+        Array.from({ length: 5 }, async () => all.create({ url: receiver.url, tenant: 'acme' })),
+      ),
+    );
+    await other.stop();
 
     expect(await store.count('acme')).toBeLessThanOrEqual(2);
   });

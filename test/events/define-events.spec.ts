@@ -96,12 +96,14 @@ describe('start-up with defined events', () => {
     cycle['self'] = cycle;
     const events = defineEvents({
       'order.created': { examples: [{ total: 1 }, { total: 1n }, () => 1] },
+      'order.exported': { examples: [Buffer.from('id;total')] },
       'order.paid': { examples: [cycle] },
     });
 
     expect(await startProblems({ events })).toEqual([
       expect.stringMatching(/^events\["order\.created"\]\.examples\[1\]: is not JSON/),
       expect.stringMatching(/^events\["order\.created"\]\.examples\[2\]: is not JSON/),
+      expect.stringMatching(/^events\["order\.exported"\]\.examples\[0\]: is bytes/),
       expect.stringMatching(/^events\["order\.paid"\]\.examples\[0\]: is not JSON/),
     ]);
   });

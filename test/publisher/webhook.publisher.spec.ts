@@ -117,6 +117,13 @@ describe('publish', () => {
 describe('an invalid event', () => {
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
+  const unreadable = Object.defineProperty({}, 'then', {
+    get: () => {
+      throw new Error('It cannot be read.');
+    },
+  });
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
   const aborted = AbortSignal.abort('changed my mind');
 
   it.each<[string, string, unknown, object, string]>([
@@ -128,6 +135,29 @@ describe('an invalid event', () => {
     ['a symbol', 'order.created', Symbol('s'), {}, 'invalid_data'],
     ['a BigInt', 'order.created', { total: 1n }, {}, 'invalid_data'],
     ['a cycle', 'order.created', cycle, {}, 'invalid_data'],
+    ['a then that throws when it is read', 'order.created', unreadable, {}, 'invalid_data'],
+    ['a revoked proxy', 'order.created', revoked.proxy, {}, 'invalid_data'],
+    [
+      '65 nested levels',
+      'order.created',
+      JSON.parse(`${'['.repeat(65)}${']'.repeat(65)}`),
+      {},
+      'invalid_data',
+    ],
+    [
+      'a member __proto__',
+      'order.created',
+      JSON.parse('{"note":{"__proto__":1}}'),
+      {},
+      'invalid_data',
+    ],
+    [
+      'JSON bytes with an escaped member __proto__',
+      'order.created',
+      Buffer.from('{"_\\u005fproto__":1}'),
+      { contentType: 'application/vnd.acme+json' },
+      'invalid_data',
+    ],
     ['bytes without a type', 'order.created', Buffer.from('x'), {}, 'invalid_data'],
     [
       'bytes with an empty type',
@@ -276,6 +306,17 @@ describe('an error of the publisher', () => {
       message,
       stack: expect.stringContaining(message),
     });
+  });
+
+  it('is invalid_data with the endpoint and the reason, for data that receivers of tokens refuse', async () => {
+    const data = JSON.parse('{"note":{"__proto__":"secret"}}') as unknown;
+    const error = await bench.publisher.sign('all', 'order.created', data).catch((e: Error) => e);
+
+    expect(error).toMatchObject({
+      code: 'invalid_data',
+      message: expect.stringMatching(/endpoint "all".*__proto__.*remove/),
+    });
+    expect((error as Error).message).not.toContain('secret');
   });
 
   it('is invalid_data for undefined, unless options follow', async () => {

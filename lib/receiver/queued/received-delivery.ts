@@ -46,7 +46,9 @@ export function eventOfDelivery(
   { payload, received }: ReceivedDelivery,
   now: { readonly run: number; readonly signal: AbortSignal; readonly internals: EventInternals },
 ): WebhookEvent {
-  const { claims, profile, contentType } = received;
+  const { profile, contentType } = received;
+  // A queue in memory passes the same claims to every run, and a handler may change what it gets.
+  const claims = structuredClone(received.claims);
   const { bytes } = payload;
   const body = Buffer.from(bytes ?? []);
   // Its members were counted when it was received, maybe against another limit.
@@ -61,6 +63,7 @@ export function eventOfDelivery(
   return new WebhookEvent({
     ...received,
     ...now,
+    claims,
     contentType,
     body: new MemoryBody(body),
     isSpooled: false,
