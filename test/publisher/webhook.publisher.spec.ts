@@ -117,11 +117,14 @@ describe('publish', () => {
 describe('an invalid event', () => {
   const cycle: Record<string, unknown> = {};
   cycle['self'] = cycle;
-  const unreadable = Object.defineProperty({}, 'then', {
-    get: () => {
-      throw new Error('It cannot be read.');
+  const unreadable = new Proxy(
+    {},
+    {
+      get: () => {
+        throw new Error('It cannot be read.');
+      },
     },
-  });
+  );
   const revoked = Proxy.revocable({}, {});
   revoked.revoke();
   const aborted = AbortSignal.abort('changed my mind');
