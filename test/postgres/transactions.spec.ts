@@ -199,6 +199,27 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       await impatient.stop(0);
     });
 
+    it('waits for no lock longer than its own lock_timeout', async () => {
+      const { transaction, run } = library(name);
+      const patient = new PostgresQueue({
+        pool: database.pool,
+        schema: queueSchema,
+        timeout: '1h',
+        lease: '4h',
+      });
+      await patient.find(['open']);
+      const item = due(`${name}-short`);
+      await transaction(async (tx) => {
+        await patient.enqueue([item], { tx });
+        const other = transaction(async (second) => {
+          await run(second, `SET LOCAL lock_timeout = '50ms'`);
+          await patient.enqueue([item], { tx: second });
+        });
+        await expect(other).rejects.toMatchObject({ cause: { code: '55P03' } });
+      });
+      await patient.stop(0);
+    });
+
     it('keeps deliveries of a released savepoint, and none of one that was rolled back', async () => {
       const { transaction, nested } = library(name);
       const record = async (tx: unknown, part: string) =>
