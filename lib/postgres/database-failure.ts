@@ -59,7 +59,7 @@ const REASONS: Readonly<Record<string, string>> = {
     'its certificate is for another host name; connect by a name that the certificate lists',
 };
 
-/** Errors without a code: of node-postgres, and of the transactions of Kysely, Knex, Prisma and PGlite. */
+/** Errors without a code: of node-postgres, and of the transactions of Kysely, Knex, Prisma, TypeORM and PGlite. */
 const MESSAGES: readonly (readonly [RegExp, string])[] = [
   // Of pg-pool with a connectionTimeoutMillis.
   [
@@ -67,9 +67,9 @@ const MESSAGES: readonly (readonly [RegExp, string])[] = [
     'no connection of the pool became free in time; enlarge the pool, or find out what holds its connections',
   ],
   [/transaction (query )?(is |was )?already (complete|committed|rolled back|closed)/i, ENDED],
-  [/transaction (is closed|not found)/i, ENDED],
+  [/transaction (is closed|not found)|query runner already released/i, ENDED],
   [/connection timeout|timeout expired|timeout exceeded|read timeout/, NO_ANSWER],
-  [/^Connection terminated/, BROKEN],
+  [/^Connection terminated|is not queryable/, BROKEN],
   [/password must be a string/, 'it asks for a password; add one to the connection'],
   [/does not support SSL/, 'it does not speak TLS, which the URL asks for'],
 ];

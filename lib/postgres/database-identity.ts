@@ -114,7 +114,7 @@ export async function requireSameDatabase(
 }
 
 const FORM_OF_BINARY = Buffer.from([0x00, 0xff]);
-const FORMS = "SELECT '\\x00ff'::bytea AS binary, true AS truth";
+const FORMS = "SELECT decode('00ff', 'hex') AS binary, true AS truth";
 
 /** Refuses a client whose parsers are replaced. Other forms of these types would be taken for other payloads, and for `false`: nothing would fail. */
 export async function requireUsualForms(

@@ -83,8 +83,7 @@ export class DeliveryTable {
     const { given, payloads } = deliveryRows([...first.values()]);
     const isLocked = isKeyed && how.waits;
     const { isJoined = false } = how;
-    const ownTimeout = how.waits ? null : SHORT_WAIT;
-    const lockTimeout = isJoined ? this.connection.lockTimeout : ownTimeout;
+    const lockTimeout = how.waits ? this.connection.lockTimeout : SHORT_WAIT;
     const hasRows = (found: readonly Row[]): boolean => found.length > 0;
     const runOnce: RunStatement = async (...query) =>
       isJoined ? runInTransaction(run, ...query, hasRows) : run(...query);

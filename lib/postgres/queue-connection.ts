@@ -105,11 +105,11 @@ export class QueueConnection extends Connection {
   }
 
   /**
-   * `lock_timeout` of a call in a transaction of the caller, whose rollback would wait for the lock too: the server gives up before the
-   * deadline of the call. `null` for an embedded database, which has one connection.
+   * `lock_timeout` of a call that waits for locks: the server gives up before the deadline of the call, and reports the lock. The
+   * rollback of a transaction of the caller would wait for it too. `null` for an embedded database, which has one connection.
    */
   get lockTimeout(): string | null {
-    return this.timeout === undefined ? null : String(Math.ceil(this.timeout * LOCKS_PER_TIMEOUT));
+    return this.timeout === undefined ? null : `${Math.ceil(this.timeout * LOCKS_PER_TIMEOUT)}ms`;
   }
 
   private async openHost(): Promise<OpenDatabase> {

@@ -28,12 +28,16 @@ export const HAS_WRITTEN = 'pg_current_xact_id_if_assigned() IS NOT NULL';
 export const WRITE_NOTHING = 'SELECT pg_current_xact_id()::text AS id';
 
 /**
- * Columns that set `lock_timeout` for the rest of the transaction, unless the parameter is `null`, and have the one from before. With
- * `MATERIALIZED`, it applies to the rest of the statement too.
+ * Columns that set `lock_timeout` for the rest of the transaction, unless the parameter is `null` or the one from before is shorter,
+ * and have that one. With `MATERIALIZED`, it applies to the rest of the statement too.
+ *
+ * @param parameter - a time with its unit
  */
 export function settingLockTimeout(parameter: string): string {
-  return `current_setting('lock_timeout') AS before,
-    CASE WHEN ${parameter}::text IS NOT NULL THEN set_config('lock_timeout', ${parameter}::text, true) END AS now`;
+  const before = `current_setting('lock_timeout')`;
+  const shorter = `least(nullif(${before}::interval, '0'), ${parameter}::text::interval)`;
+  return `${before} AS before, CASE WHEN ${parameter}::text IS NOT NULL
+    THEN set_config('lock_timeout', (extract(epoch FROM ${shorter}) * 1000)::int::text, true) END AS now`;
 }
 
 /** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */

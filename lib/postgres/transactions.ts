@@ -295,8 +295,8 @@ export function joinTransaction(tx: unknown, isEmbedded = false): RunStatement {
   // A transaction of Knex is a function.
   if ((typeof tx === 'object' && tx !== null) || typeof tx === 'function') {
     for (const adapter of adapters) {
-      const run = adapter.join(tx);
-      if (run !== undefined) return async (...query) => (await run(...query)).map(complete);
+      if (adapter.join(tx) === undefined) continue;
+      return async (...query) => (await joinAgain(adapter, tx)(...query)).map(complete);
     }
   }
   const names = adapters.map(({ name }) => name).join(', ');
@@ -304,6 +304,18 @@ export function joinTransaction(tx: unknown, isEmbedded = false): RunStatement {
     'unsupported_option',
     `tx is not a transaction that can be joined here; pass one of: ${names}.`,
   );
+}
+
+/**
+ * Checks before each statement that the transaction is still open. A call that was in flight at the rollback learns of it with the answer
+ * to its last statement, before the connection can begin another transaction, in which the next statement would run.
+ */
+function joinAgain(adapter: TransactionAdapter, tx: object): RunStatement {
+  try {
+    return adapter.join(tx)!;
+  } catch {
+    throw new Error('transaction is closed');
+  }
 }
 
 /**

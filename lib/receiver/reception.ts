@@ -12,7 +12,7 @@ import { internalsOf, isReadOnDemand, type WebhookEvent } from './webhook-event.
 const RESERVING_TIME = 9_000;
 /** Milliseconds for which recording a handled event is tried. Senders usually wait 15 s or longer for an answer. */
 const RECORDING_TIME = 9_000;
-/** Milliseconds for which an answer waits until its event is freed. */
+/** Milliseconds for which an answer waits until its event is freed, or recorded again. */
 const RELEASING_TIME = 2_000;
 /** Milliseconds between two attempts; each pause is twice as long as the one before. */
 const SHORTEST_PAUSE = 100;
@@ -301,8 +301,8 @@ export class WebhookReception {
   async complete(): Promise<void> {
     this.body.remove();
     if (!this.isUnrecorded) return;
-    if (this.committed) return this.end();
     this.state = 'recording';
+    if (this.committed) return this.recordAgain();
     try {
       if (!(await this.record())) this.reporter.takenOver(this.event);
       this.end();
@@ -399,6 +399,17 @@ export class WebhookReception {
         await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + pause, resolve));
       }
     }
+  }
+
+  /**
+   * Records an event that the handler has recorded in its own transaction: a rolled back savepoint takes the record back, although the
+   * transaction is committed. What the transaction has recorded stays so, also if the store fails now.
+   */
+  private async recordAgain(): Promise<void> {
+    const { clock, replayStore } = this.receiver;
+    const commit = (): Promise<boolean> => replayStore.commit(this.reservation!);
+    await inTime(clock, RELEASING_TIME, commit, noAnswer).catch(() => {});
+    this.end();
   }
 
   /** Frees the event. If the store fails or does not answer, the end of the lease does. */

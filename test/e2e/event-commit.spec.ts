@@ -40,6 +40,7 @@ class WatchedStore extends ScriptedReplayStore {
     this.asked.push('commitWith');
     if (tx instanceof Error) throw tx;
     if (tx instanceof Gate) await tx.pass();
+    if (tx === UNDONE) return true;
     // Not this.commit, whose calls by the receiver are recorded.
     return super.commitWith(tx, reservation);
   }
@@ -84,6 +85,7 @@ class Routes {
 }
 
 const TX = 'a transaction';
+const UNDONE = 'a transaction whose savepoint is rolled back';
 /** Routes that settle an event before the answer; behind the guard alone, the answer settles it. */
 const settling = ['/webhooks', '/endpoint'];
 
@@ -103,7 +105,7 @@ describe('event.commit', () => {
   beforeEach(() => void store.asked.splice(0));
   afterAll(() => receiver.app.close());
 
-  it.each([...settling, '/guarded'])('is the only commit for a handler of %s', async (path) => {
+  it.each([...settling, '/guarded'])('records the event for a handler of %s', async (path) => {
     work.do = (event) => event.commit(TX);
     const copy = { path, token: signed() };
     const first = await send(receiver.origin, copy);
@@ -111,7 +113,34 @@ describe('event.commit', () => {
 
     expect([first.status, second.status]).toEqual([204, 204]);
     expect(second.headers['webhook-duplicate']).toBe('true');
-    expect(store.asked).toEqual(['commitWith']);
+  });
+
+  it.each([...settling, '/guarded'])(
+    'records the event of a handler of %s that succeeds although its savepoint was rolled back',
+    async (path) => {
+      work.do = (event) => event.commit(UNDONE);
+      const copy = { path, token: signed() };
+      const first = await send(receiver.origin, copy);
+      const second = await send(receiver.origin, copy);
+
+      expect([first.status, second.status]).toEqual([204, 204]);
+      expect(second.headers['webhook-duplicate']).toBe('true');
+      expect(store.asked).toEqual(['commitWith', 'commit']);
+    },
+  );
+
+  it.each(settling)('is enough if the store of %s fails afterwards', async (path) => {
+    work.do = async (event) => {
+      await event.commit(TX);
+      store.commitFailure = new Error('the store is away');
+    };
+    const copy = { path, token: signed() };
+    const first = await send(receiver.origin, copy);
+    store.commitFailure = undefined;
+    const second = await send(receiver.origin, copy);
+
+    expect([first.status, second.status]).toEqual([204, 204]);
+    expect(second.headers['webhook-duplicate']).toBe('true');
   });
 
   it.each(settling)('keeps the commit if the handler of %s fails afterwards', async (path) => {
@@ -154,7 +183,7 @@ describe('event.commit', () => {
 
     expect(caught).toBe(failure);
     expect(answer.status).toBe(204);
-    expect(store.asked).toEqual(['commitWith', 'commitWith']);
+    expect(store.asked).toEqual(['commitWith', 'commitWith', 'commit']);
   });
 
   it('stops lease extensions, which would wait for the transaction', async () => {
@@ -173,7 +202,7 @@ describe('event.commit', () => {
     after.open();
 
     expect((await answer).status).toBe(204);
-    expect(store.asked).toEqual(['extend', 'commitWith']);
+    expect(store.asked).toEqual(['extend', 'commitWith', 'commit']);
   });
 
   it('extends the lease until the store has answered', async () => {
@@ -185,7 +214,7 @@ describe('event.commit', () => {
     transaction.open();
 
     expect((await answer).status).toBe(204);
-    expect(store.asked).toEqual(['commitWith', ...Array(8).fill('extend')]);
+    expect(store.asked).toEqual(['commitWith', ...Array(8).fill('extend'), 'commit']);
   });
 
   it('extends the lease after a transaction that failed', async () => {

@@ -74,6 +74,27 @@ function sequenceOf(record: DeliveryRecord | undefined): number | undefined {
     expect(await held).toMatchObject([{ delivery: { id: 'held' }, status: 'pending' }]);
   });
 
+  it('report the transaction that holds their key for too long', async () => {
+    const impatient = new PostgresQueue({
+      pool: database.pool,
+      schema,
+      timeout: '2s',
+      // Only the server gives up.
+      clock: new TestClock(Date.now()),
+    });
+    const client = await database.pool.connect();
+    await client.query('BEGIN');
+    await queue.enqueue([keyed('locked-1')], { tx: client });
+
+    await expect(impatient.enqueue([keyed('locked-2')])).rejects.toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringContaining('has held the id of an event, an ordering key'),
+    });
+    await client.query('ROLLBACK');
+    client.release();
+    await impatient.stop(0);
+  });
+
   it('number a delivery after the one that an open transaction has recorded, and hold it', async () => {
     await inOpenTransaction([keyed('order-1')], async () => queue.enqueue([keyed('order-2')]));
 

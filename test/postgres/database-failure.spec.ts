@@ -70,6 +70,26 @@ describe('the message of a database that cannot be used', () => {
 });
 
 describe('a failure', () => {
+  it.each([
+    [
+      'of a killed connection',
+      'Client has encountered a connection error and is not queryable',
+      'the connection was lost; retry',
+    ],
+    [
+      'of a closed client',
+      'Client was closed and is not queryable',
+      'the connection was lost; retry',
+    ],
+    [
+      'of a released query runner',
+      'Query runner already released. Cannot run queries anymore.',
+      'the transaction has ended',
+    ],
+  ])('%s is reported with its reason', (_, message, reason) => {
+    expect(databaseFailure('The queue', new Error(message)).message).toContain(reason);
+  });
+
   it.each<[string, boolean, string]>([
     ['08P01', true, 'a pooler cannot reach the server'],
     ['08006', true, 'the connection was lost'],

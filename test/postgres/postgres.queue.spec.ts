@@ -101,6 +101,15 @@ const connectionString = urlOf('PostgreSQL');
     await serializable.end();
   });
 
+  it('records deliveries although backslashes in strings are escapes by default', async () => {
+    const options = '-c standard_conforming_strings=off';
+    const escaping = new Pool({ connectionString, options, max: 2 });
+    await withQueue({ pool: escaping }, async (queue) => {
+      expect(await queue.enqueue([due('escaped')])).toEqual([undefined]);
+    });
+    await escaping.end();
+  });
+
   it('does not record the outcome of a delivery that a restored database no longer has', async () => {
     await withQueue({}, async (queue, options) => {
       let answer!: () => void;

@@ -1,6 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { drizzle } from 'drizzle-orm/node-postgres';
 import { Pool } from 'pg';
 import { DataSource } from 'typeorm';
 import type { PostgresDriver } from 'typeorm/driver/postgres/PostgresDriver.js';
@@ -32,6 +33,31 @@ const PAYLOADS: Readonly<Record<string, Buffer>> = {
 function asText({ payload, ...delivery }: OutgoingDelivery): object {
   const { bytes, ...rest } = payload;
   return { ...delivery, ...rest, octets: Buffer.from(bytes!).toString('latin1') };
+}
+
+type Transaction = (
+  work: (tx: unknown, run: (statement: string) => Promise<unknown>) => Promise<unknown>,
+) => Promise<unknown>;
+
+function inDrizzle(pool: Pool): Transaction {
+  return async (work) =>
+    drizzle(pool).transaction(async (tx) => work(tx, async (statement) => tx.execute(statement)));
+}
+
+function inClient(pool: Pool): Transaction {
+  return async (work) => {
+    const client = await pool.connect();
+    try {
+      await client.query('BEGIN');
+      await work(client, async (statement) => client.query(statement));
+      await client.query('COMMIT');
+    } catch (error) {
+      await client.query('ROLLBACK');
+      throw error;
+    } finally {
+      client.release();
+    }
+  };
 }
 
 async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayReservation> {
@@ -199,6 +225,27 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       await impatient.stop(0);
     });
 
+    it('waits for no lock longer than its own lock_timeout', async () => {
+      const { transaction, run } = library(name);
+      const patient = new PostgresQueue({
+        pool: database.pool,
+        schema: queueSchema,
+        timeout: '1h',
+        lease: '4h',
+      });
+      await patient.find(['open']);
+      const item = due(`${name}-short`);
+      await transaction(async (tx) => {
+        await patient.enqueue([item], { tx });
+        const other = transaction(async (second) => {
+          await run(second, `SET LOCAL lock_timeout = '50ms'`);
+          await patient.enqueue([item], { tx: second });
+        });
+        await expect(other).rejects.toMatchObject({ cause: { code: '55P03' } });
+      });
+      await patient.stop(0);
+    });
+
     it('keeps deliveries of a released savepoint, and none of one that was rolled back', async () => {
       const { transaction, nested } = library(name);
       const record = async (tx: unknown, part: string) =>
@@ -319,6 +366,47 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
         message: expect.stringMatching(/has ended|no transaction is open on it/),
       });
       expect(await queue.find([`${name}-ended`])).toEqual([undefined]);
+    },
+  );
+
+  it.each([
+    ['node-postgres', {}],
+    ['node-postgres', { orderingKey: 'customer-2' }],
+    ['Drizzle', {}],
+    ['Drizzle', { orderingKey: 'customer-2' }],
+  ])(
+    'of %s is not followed by another one of its connection for a call that is in flight: %j',
+    async (name, key) => {
+      const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 1 });
+      const transaction = name === 'Drizzle' ? inDrizzle(pool) : inClient(pool);
+      const id = `${name}-in-flight-${JSON.stringify(key)}`;
+      const { delivery, ...item } = due(id);
+      const reservation = await reserved(store, id);
+      const calls: Promise<unknown>[] = [];
+      const undone = transaction(async (tx) => {
+        calls.push(
+          queue.enqueue([{ ...item, delivery: { ...delivery, ...key } }], { tx }),
+          store.commitWith(tx, reservation),
+        );
+        throw undo;
+      });
+      const other = transaction(async (_, run) => {
+        await run(insertOrder(id));
+        await Promise.allSettled(calls);
+      });
+      await expect(undone).rejects.toBe(undo);
+      await other;
+      await pool.end();
+
+      expect(await Promise.allSettled(calls)).toEqual(
+        Array(2).fill({
+          status: 'rejected',
+          reason: expect.objectContaining({ message: expect.stringContaining('transaction') }),
+        }),
+      );
+      expect(await orderExists(id)).toBe(true);
+      expect(await queue.find([id])).toEqual([undefined]);
+      expect(await store.release(reservation)).toBe(true);
     },
   );
 

@@ -4,6 +4,8 @@ import { LaneLimits } from './lane-limits.mjs';
 
 /** Differences of clocks that the statements do not correct, in milliseconds. */
 const AGREEMENT = 1_000;
+/** `lock_timeout` of a statement that fails instead of waiting for another transaction. */
+const SHORT_WAIT = '1s';
 
 /** The conditions of a list. */
 const EQUALS = /(\w+) = \$(\d+)::text/g;
@@ -34,8 +36,8 @@ export class DeliveryTable {
     return this.simulation.wallClock(undefined);
   }
 
-  async record([queue, deliveries, , ownTime, failsFast, , , payloads]) {
-    await this.#recorded(deliveries, failsFast);
+  async record([queue, deliveries, , ownTime, lockTimeout, , , payloads]) {
+    await this.#recorded(deliveries, lockTimeout);
     return withPayloads(deliveries, payloads).map((given) => {
       const known = this.#byId(given.id);
       if (known !== undefined) return { given_id: given.id, fresh: false, ...columnsOf(known) };
@@ -65,9 +67,9 @@ export class DeliveryTable {
   }
 
   /** As `recordLocked`, without a transaction. It fails while another one has locked a key. */
-  async recordKeyed([queue, deliveries, , ownTime, failsFast, , , payloads]) {
-    await this.#recorded(deliveries, failsFast);
-    if (keysOf(deliveries).some((key) => this.#locks.has(key))) throw lockTimeout();
+  async recordKeyed([queue, deliveries, , ownTime, lockTimeout, , , payloads]) {
+    await this.#recorded(deliveries, lockTimeout);
+    if (keysOf(deliveries).some((key) => this.#locks.has(key))) throw lockTimeoutError();
     const given = withPayloads(deliveries, payloads);
     const { rows, fresh } = this.#numbered(queue, given, ownTime);
     for (const row of fresh) this.insert(row);
@@ -76,8 +78,8 @@ export class DeliveryTable {
 
   /** As `record`; the rows are seen once the transaction commits. */
   async recordLocked(values, _text, _process, transaction) {
-    const [queue, deliveries, , ownTime, failsFast, , , payloads] = values;
-    await this.#recorded(deliveries, failsFast);
+    const [queue, deliveries, , ownTime, lockTimeout, , , payloads] = values;
+    await this.#recorded(deliveries, lockTimeout);
     const given = withPayloads(deliveries, payloads);
     const { rows, fresh } = this.#numbered(queue, given, ownTime);
     for (const { id } of fresh) this.#recording.set(id, transaction);
@@ -117,12 +119,12 @@ export class DeliveryTable {
   }
 
   /** Waits for the transactions that have recorded the same ids, or are changing them. */
-  async #recorded(deliveries, failsFast) {
+  async #recorded(deliveries, lockTimeout) {
     for (const { id } of JSON.parse(deliveries)) {
       const lock = () =>
         isLocked(this.#byId(id) ?? {}) ? this.#byId(id).lock : this.#recording.get(id);
       while (isLocked({ lock: lock() })) {
-        if (failsFast) throw lockTimeout();
+        if (lockTimeout === SHORT_WAIT) throw lockTimeoutError();
         await lock().ended;
       }
     }
@@ -436,7 +438,7 @@ export class DeliveryTable {
   }
 }
 
-function lockTimeout() {
+function lockTimeoutError() {
   return Object.assign(new Error('lock timeout'), { code: '55P03' });
 }
 
