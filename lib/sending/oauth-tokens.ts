@@ -254,13 +254,18 @@ function ended({ reason }: AbortSignal): CredentialFailure {
     : failure('did not answer in time');
 }
 
+/** Failures ahead of the request, which say nothing about the token endpoint. */
+const NOT_CALLED: Partial<Record<FailureReason, string>> = {
+  destination_blocked: 'the egress guard refuses it',
+  proxy_failed: 'the egress proxy failed',
+  too_many_open_files: 'this process has too many open files',
+};
+
 /** The error itself is dropped: it may have the request, and so the client's secret. */
 function unavailable(error: unknown): CredentialFailure {
   const reason = transportFailure(error);
-  if (reason === 'destination_blocked' || reason === 'proxy_failed') {
-    const how =
-      reason === 'proxy_failed' ? 'the egress proxy failed' : 'the egress guard refuses it';
-    return new CredentialFailure(reason, `the token endpoint was not called: ${how}`);
-  }
-  return failure(`did not answer (${reason})`);
+  const how = NOT_CALLED[reason];
+  return how === undefined
+    ? failure(`did not answer (${reason})`)
+    : new CredentialFailure(reason, `the token endpoint was not called: ${how}`);
 }

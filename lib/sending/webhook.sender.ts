@@ -115,6 +115,7 @@ export class WebhookSender {
       };
       const { method, answer } = await this.exchange(exchange);
       const now = clock.now();
+      if (answer.statusCode === undefined) this.warnOfOpenFiles(answer.reason);
       const { receipt, profile, token } = exchange.requests.at(-1) ?? {};
       const durationMs = Math.max(0, now - startedAt);
       const facts = { attempt: number, method, durationMs };
@@ -234,6 +235,14 @@ export class WebhookSender {
       () => `${label} gets no deliveries: ${message}`,
       message,
     );
+  }
+
+  /** Logs once: attempts on open connections succeed meanwhile, so a recovery cannot be seen. */
+  private warnOfOpenFiles(reason: FailureReason): void {
+    if (reason !== 'too_many_open_files') return;
+    const warning =
+      'No connection can be opened: this process or its system has reached its limit of open files. Deliveries are retried on schedule (too_many_open_files). Raise the limit, such as "ulimit -n", or "LimitNOFILE" of systemd.';
+    this.log.once('warn', reason, () => warning);
   }
 
   /** Logs once until signing succeeds again: a failing key service affects every delivery. */

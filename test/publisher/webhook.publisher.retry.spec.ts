@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
+import { throwError } from 'rxjs';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -95,6 +96,20 @@ describe('a delivery that fails', () => {
 });
 
 describe('the outcome of an attempt', () => {
+  it('is not charged to the endpoint if this process has too many open files', async () => {
+    await bench.stop();
+    const failure = Object.assign(new Error('connect EMFILE'), { code: 'EMFILE' });
+    bench = await PublisherBench.start({}, { request: () => throwError(() => failure) });
+    for (let index = 0; index < 7; index++) {
+      expect(await bench.publisher.send(receiver.url, 'order.created', ['x'])).toMatchObject({
+        status: 'scheduled',
+        failureReason: 'too_many_open_files',
+      });
+    }
+
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('Raise the limit')]);
+  });
+
   it('stays the same if a logger throws', async () => {
     receiver.script = (_, index) => ({ status: index === 0 ? 500 : 204 });
     const fail = (): never => {
