@@ -121,6 +121,9 @@ function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
     const lookup = guardedLookup(route, () => socket?.destroyed !== true);
     socket = connect({ ...options, lookup }, callback);
     ignoreLateErrors(socket);
+    socket?.once('error', ({ code }: NodeJS.ErrnoException) => {
+      if (code === 'EMFILE' || code === 'ENFILE') closeIdleSockets(agent);
+    });
     // Checks the address that the socket really connected to.
     if (socket instanceof Socket) watchPeer(policy, socket);
     return socket;
@@ -136,6 +139,11 @@ function guard<Agent extends http.Agent>(agent: Agent, route: Route): Agent {
  */
 function ignoreLateErrors(socket: Duplex | null | undefined): void {
   socket?.on('error', () => undefined);
+}
+
+/** So that later attempts can open connections: an unused one is kept for a minute for each of many hosts. */
+function closeIdleSockets({ freeSockets }: http.Agent): void {
+  for (const socket of Object.values(freeSockets).flat()) socket?.destroy();
 }
 
 /** Addresses that the proxy is asked for, and milliseconds after which no other one is tried. */

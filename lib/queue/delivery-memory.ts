@@ -33,8 +33,6 @@ export class RememberedDelivery {
   private payloadDropped: true | undefined;
   /** Whether it is being attempted. */
   isRunning = false;
-  /** Deleted while it was pending: it is dropped once it is due, and not run again. */
-  isErased = false;
 
   constructor(
     public delivery: WebhookDelivery,
@@ -282,18 +280,17 @@ export class DeliveryMemory {
     return old.length;
   }
 
-  /** Deletes deliveries in any state, except those that are being attempted: their requests may still be sent. */
-  erase(filter: DeliveryFilter): number {
+  /**
+   * Deletes deliveries in any state, except those that are being attempted: their requests may still be sent.
+   *
+   * @returns those that it deleted
+   */
+  erase(filter: DeliveryFilter): ReadonlySet<RememberedDelivery> {
     const erased = [...this.byId.values()].filter(
       (entry) => !entry.isRunning && matches(entry, filter),
     );
-    for (const entry of erased) {
-      entry.isErased = true;
-      this.forget(entry);
-      // It may be among the pending deliveries until it is due.
-      entry.dropContent();
-    }
-    return erased.length;
+    for (const entry of erased) this.forget(entry);
+    return new Set(erased);
   }
 
   /** Drops the payloads of deliveries that were delivered until a time. */

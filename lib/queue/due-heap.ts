@@ -27,6 +27,11 @@ export class DueHeap<Item extends Due> {
     return first;
   }
 
+  remove(removed: ReadonlySet<Item>): void {
+    const kept = this.items.splice(0).filter((item) => !removed.has(item));
+    for (const item of kept) this.push(item);
+  }
+
   /** Restores the order after `item` became due earlier; call it after every such change. */
   raise(item: Item): void {
     const at = this.items.indexOf(item);

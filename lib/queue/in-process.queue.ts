@@ -187,8 +187,9 @@ export class InProcessQueue extends WebhookQueue {
 
   override async erase(filter: DeliveryFilter): Promise<number> {
     const erased = this.memory.erase(filter);
+    this.pending.remove(erased, this.readClock());
     this.schedulePump();
-    return erased;
+    return erased.size;
   }
 
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {

@@ -64,6 +64,13 @@ class HeldLanes {
     return released;
   }
 
+  remove(items: ReadonlySet<RememberedDelivery>): void {
+    for (const [lane, held] of this.lanes) {
+      held.items.remove(items);
+      if (held.items.size === 0) this.lanes.delete(lane);
+    }
+  }
+
   /** Moves the due times, and lets {@link releaseDue} release deliveries of every lane. */
   shift(ms: number, now: number): void {
     for (const { items } of this.lanes.values()) items.shift(ms);
@@ -125,6 +132,16 @@ export class PendingDeliveries {
     this.waiting.push(entry);
   }
 
+  remove(entries: ReadonlySet<RememberedDelivery>, now: number): void {
+    if (entries.size === 0) return;
+    this.waiting.remove(entries);
+    this.held.remove(entries);
+    // A removed delivery may have been the one that its lane's others wait behind.
+    for (const lane of new Set([...entries].map((entry) => entry.lane))) {
+      this.releaseHeld(lane, now);
+    }
+  }
+
   /** Looks again at a lane whose limits have changed. */
   limitsChanged(lane: string, now: number): void {
     this.held.retry(lane, now);
@@ -150,8 +167,7 @@ export class PendingDeliveries {
     for (let next = this.waiting.peek(); next !== undefined; next = this.waiting.peek()) {
       if (next.due > now) return undefined;
       this.waiting.pop();
-      if (next.isErased) this.releaseHeld(next.lane, now);
-      else if (this.freeSlotsOf(next.lane, now) > 0) {
+      if (this.freeSlotsOf(next.lane, now) > 0) {
         this.limits.start(next.lane, now);
         return { entry: next, slot: this.slots.enter(next.lane, now) };
       } else this.held.hold(next, this.mayStartAt(next.lane, now));

@@ -200,6 +200,8 @@ export type FailureReason =
   | 'credentials_unavailable'
   /** The egress proxy cannot be reached, or refuses the connection. */
   | 'proxy_failed'
+  /** No connection could be opened: this process or its system has reached its limit of open files. */
+  | 'too_many_open_files'
   /** It was not delivered in the time that the publish set by `expiresIn`. */
   | 'expired'
   /** The application shut down while the attempt ran. */

@@ -213,12 +213,13 @@ export function attemptResult(
 
 const CONFLICT = 409;
 
-/** Failures on this side: no key, a key service or an egress proxy that is down, our own shutdown. */
+/** Failures on this side: no key, a key service or an egress proxy that is down, too many open files, our own shutdown. */
 const LOCAL_FAILURES: ReadonlySet<FailureReason> = new Set([
   'aborted',
   'signing_failed',
   'no_signing_key',
   'proxy_failed',
+  'too_many_open_files',
 ]);
 
 /** Whether a result says anything about the endpoint. A local failure does not; nor does 409, an endpoint at work. */
@@ -254,6 +255,8 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
   ECONNREFUSED: 'connection_refused',
   ECONNRESET: 'connection_reset',
   EPIPE: 'connection_reset',
+  EMFILE: 'too_many_open_files',
+  ENFILE: 'too_many_open_files',
   ETIMEDOUT: 'timeout',
   HPE_HEADER_OVERFLOW: 'response_too_large',
   EPROTO: 'tls',

@@ -66,7 +66,7 @@ interface OAuthTokensOptions extends TransportOptions {
 export class OAuthTokens {
   private readonly states = new WeakMap<OAuth2ClientCredentials, TokenState>();
   private readonly agents;
-  private readonly closing = new AbortController();
+  private readonly running = new Set<AbortController>();
 
   constructor(private readonly options: OAuthTokensOptions) {
     // Without the client certificate of the publisher, which is for endpoints.
@@ -96,17 +96,15 @@ export class OAuthTokens {
     const { current } = state;
     const isValid = current !== undefined && this.options.clock.now() < current.renewAt;
     if (isValid && current.value !== refused) return current.value;
+    if (signal.aborted) throw ended(signal);
     state.fetching ??= this.renew(credentials, state);
-    const token = await untilAborted(state.fetching, signal, () => {
-      const reason = signal.reason === 'aborted' ? 'aborted' : 'credentials_unavailable';
-      return new CredentialFailure(reason, 'the token endpoint did not answer in time');
-    });
+    const token = await untilAborted(state.fetching, signal, () => ended(signal));
     return token.value;
   }
 
   /** Aborts requests and closes the connections. */
   close(): void {
-    this.closing.abort();
+    for (const controller of this.running) controller.abort('aborted');
     this.agents.destroy();
   }
 
@@ -126,22 +124,22 @@ export class OAuthTokens {
   private async fetch(credentials: OAuth2ClientCredentials): Promise<AccessToken> {
     const { clock, egress } = this.options;
     const startedAt = clock.now();
-    const timeout = new AbortController();
-    const cancel = clock.wakeAt(startedAt + TIMEOUT, () => timeout.abort());
+    // Not AbortSignal.any(): a signal that outlives the request would keep an entry for it.
+    const controller = new AbortController();
+    const { signal } = controller;
+    const cancel = clock.wakeAt(startedAt + TIMEOUT, () => controller.abort('timeout'));
+    this.running.add(controller);
     try {
       const url = egress.checkUrl(credentials.tokenUrl);
-      const signal = AbortSignal.any([timeout.signal, this.closing.signal]);
       const request = this.request(url, credentials, signal);
       // Node fails a request that waits for a connection only once it has one, and a proxy may hold that back.
-      return readToken(
-        await untilAborted(request, signal, () => signal.reason as Error),
-        startedAt,
-      );
+      return readToken(await untilAborted(request, signal, () => ended(signal)), startedAt);
     } catch (error) {
       if (error instanceof CredentialFailure) throw error;
-      throw unavailable(error, timeout.signal.aborted);
+      throw signal.aborted ? ended(signal) : unavailable(error);
     } finally {
       cancel();
+      this.running.delete(controller);
     }
   }
 
@@ -249,14 +247,25 @@ function failure(what: string): CredentialFailure {
   return new CredentialFailure('credentials_unavailable', `the token endpoint ${what}`);
 }
 
+/** A shutdown says nothing about the token endpoint. */
+function ended({ reason }: AbortSignal): CredentialFailure {
+  return reason === 'aborted'
+    ? new CredentialFailure(reason, 'the application shut down')
+    : failure('did not answer in time');
+}
+
+/** Failures ahead of the request, which say nothing about the token endpoint. */
+const NOT_CALLED: Partial<Record<FailureReason, string>> = {
+  destination_blocked: 'the egress guard refuses it',
+  proxy_failed: 'the egress proxy failed',
+  too_many_open_files: 'this process has too many open files',
+};
+
 /** The error itself is dropped: it may have the request, and so the client's secret. */
-function unavailable(error: unknown, isTimeout: boolean): CredentialFailure {
-  if (isTimeout) return failure('did not answer in time');
+function unavailable(error: unknown): CredentialFailure {
   const reason = transportFailure(error);
-  if (reason === 'destination_blocked' || reason === 'proxy_failed') {
-    const how =
-      reason === 'proxy_failed' ? 'the egress proxy failed' : 'the egress guard refuses it';
-    return new CredentialFailure(reason, `the token endpoint was not called: ${how}`);
-  }
-  return failure(`did not answer (${reason})`);
+  const how = NOT_CALLED[reason];
+  return how === undefined
+    ? failure(`did not answer (${reason})`)
+    : new CredentialFailure(reason, `the token endpoint was not called: ${how}`);
 }

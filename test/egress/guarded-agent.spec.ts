@@ -164,6 +164,19 @@ describe('guarded agents', () => {
     expect(target.requests).toBe(0);
   });
 
+  it('close idle connections if the process has too many open files', async () => {
+    const { httpAgent } = agentsFor(
+      { allowedAddresses: ['127.0.0.1'] },
+      { lookup: changingLookup([['127.0.0.1'], 'EMFILE', ['127.0.0.1']]) },
+    );
+    const request = (host: string) => call({ host, port: target.port, agent: httpAgent });
+    expect(await request('one.test')).toBe(204);
+    expect(await request('two.test')).toMatchObject({ code: 'EMFILE' });
+    expect(await request('one.test')).toBe(204);
+
+    expect([target.connections, target.requests]).toEqual([2, 2]);
+  });
+
   it('continue with the next request after a refused one', async () => {
     const { httpAgent } = agentsFor({}, { maxSockets: 1 });
     const options = { host: '127.0.0.1', port: target.port, agent: httpAgent };

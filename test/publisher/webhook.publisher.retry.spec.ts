@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
+import { throwError } from 'rxjs';
+import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -94,7 +96,39 @@ describe('a delivery that fails', () => {
   });
 });
 
+describe('the timeout of an attempt', () => {
+  it('does not include the time in which axios is loaded', async () => {
+    const sender = bench.module.get(WebhookSender);
+    const attempt = sender.attempt.bind(sender);
+    sender.attempt = async (...given) => {
+      const running = attempt(...given);
+      bench.clock.set(bench.clock.now() + MINUTE);
+      return running;
+    };
+    const { deliveries } = await bench.publisher.publish('order.created', ['x']);
+    await attempts(1);
+
+    expect(bench.reports[0]!.outcome).toEqual({ type: 'delivered' });
+    const [first] = await bench.queue.attempts(deliveries[0]!.id);
+    expect(first).toMatchObject({ durationMs: 0, at: bench.clock.now() });
+  });
+});
+
 describe('the outcome of an attempt', () => {
+  it('is not charged to the endpoint if this process has too many open files', async () => {
+    await bench.stop();
+    const failure = Object.assign(new Error('connect EMFILE'), { code: 'EMFILE' });
+    bench = await PublisherBench.start({}, { request: () => throwError(() => failure) });
+    for (let index = 0; index < 7; index++) {
+      expect(await bench.publisher.send(receiver.url, 'order.created', ['x'])).toMatchObject({
+        status: 'scheduled',
+        failureReason: 'too_many_open_files',
+      });
+    }
+
+    expect(bench.logs('warn')).toEqual([expect.stringContaining('Raise the limit')]);
+  });
+
   it('stays the same if a logger throws', async () => {
     receiver.script = (_, index) => ({ status: index === 0 ? 500 : 204 });
     const fail = (): never => {

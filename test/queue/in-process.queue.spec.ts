@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { describe, expect, it, jest } from '@jest/globals';
 import * as fc from 'fast-check';
 import { webhookQueueContract, TestClock } from 'nestjs-webhook-token/testing';
@@ -445,6 +446,38 @@ describe('InProcessQueue', () => {
     await clock.advance(1_000);
 
     expect(ran).toEqual(['first', 'next']);
+  });
+
+  it('keeps nothing of erased deliveries that are delayed or wait for a rate limit', async () => {
+    const { queue, clock } = bench();
+    const kept = () => [...new Set(inspect(queue, { depth: 20 }).match(/erased-[a-z]+-\d/g))];
+    await runRateLimited(queue, 'first', 'erased-held-1', 'erased-held-2');
+    await queue.flush();
+    await queue.enqueue([{ delivery: delivery('erased-delayed-1'), notBefore: clock.now() + DAY }]);
+    await queue.erase({ eventId: 'erased-held-1' });
+    expect(kept().sort()).toEqual(['erased-delayed-1', 'erased-held-2']);
+    await queue.erase({});
+
+    expect(kept()).toEqual([]);
+  });
+
+  it('continues after deliveries whose ordering key an erased delivery held', async () => {
+    const { queue, clock } = bench();
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(id);
+      return DELIVERED;
+    });
+    const notBefore = clock.now() + 1_000;
+    const ordered = ['erased-1', 'erased-2', 'next'].map((id) => ({
+      delivery: { ...delivery(id), orderingKey: 'k', tenant: id === 'next' ? 'a' : 'b' },
+      notBefore,
+    }));
+    await queue.enqueue(ordered);
+    await queue.erase({ tenant: 'b' });
+    await clock.advance(1_000);
+
+    expect(ran).toEqual(['next']);
   });
 
   it('continues after deliveries that are erased while they wait for a slot', async () => {

@@ -8,6 +8,7 @@ import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { MemoryEndpointStore, WebhookDeliveries, WebhookEndpoints } from 'nestjs-webhook-token';
 import type { EndpointCredentials } from '../../lib/sending/endpoint-credentials.js';
+import { OAuthTokens } from '../../lib/sending/oauth-tokens.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver, type WireRequest } from '../publisher/wire-receiver.js';
 import { Gate } from '../fixtures/gate.js';
@@ -424,7 +425,49 @@ describe('OAuth 2 client credentials', () => {
     });
     held.open();
   });
+
+  it('keep nothing of a token request that has ended', async () => {
+    const oauthTokens = bench.module.get(OAuthTokens);
+    const request = async (): Promise<string> =>
+      oauthTokens.get(oauth2().oauth2!, new AbortController().signal);
+    await request();
+    const before = collected(oauthTokens);
+    for (let index = 0; index < 10; index++) await request();
+
+    expect(tokens.requests).toHaveLength(11);
+    expect(collected(oauthTokens)).toBe(before);
+  });
+
+  it('report a token request that a shutdown ends as aborted', async () => {
+    const held = new Gate();
+    tokens.answering = () => held.pass();
+    const oauthTokens = bench.module.get(OAuthTokens);
+    const requested = oauthTokens.get(oauth2().oauth2!, new AbortController().signal);
+    const failed = expect(requested).rejects.toMatchObject({
+      reason: 'aborted',
+      message: expect.not.stringContaining('in time'),
+    });
+    await held.reached;
+    oauthTokens.close();
+
+    await failed;
+    held.open();
+  });
 });
+
+/** The sizes of all sets and maps that an object holds, at any depth. */
+function collected(root: object): number {
+  const seen = new Set<unknown>([root]);
+  let total = 0;
+  for (const item of seen) {
+    if (typeof item !== 'object' || item === null) continue;
+    for (const key of Reflect.ownKeys(item)) seen.add(Reflect.get(item, key));
+    if (item instanceof AbortController) seen.add(item.signal);
+    const size: unknown = Reflect.get(item, 'size');
+    if (typeof size === 'number') total += size;
+  }
+  return total;
+}
 
 describe('a client certificate', () => {
   const pem = (name: string): string =>

@@ -12,6 +12,8 @@ describe('transportFailure', () => {
     ['EPIPE', 'connection_reset'],
     ['ETIMEDOUT', 'timeout'],
     ['EHOSTUNREACH', 'network'],
+    ['EMFILE', 'too_many_open_files'],
+    ['ENFILE', 'too_many_open_files'],
     ['EPROTO', 'tls'],
     ['CERT_HAS_EXPIRED', 'tls'],
     ['DEPTH_ZERO_SELF_SIGNED_CERT', 'tls'],

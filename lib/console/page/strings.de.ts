@@ -98,6 +98,7 @@ export const GERMAN: Messages = {
     no_signing_key: 'kein gültiger Schlüssel',
     credentials_unavailable: 'kein Zugriffstoken',
     proxy_failed: 'der Proxy ist fehlgeschlagen',
+    too_many_open_files: 'zu viele offene Dateien',
     aborted: 'vom Herunterfahren unterbrochen',
     handler_failed: 'ein Handler ist fehlgeschlagen',
     event_unhandled: 'kein Handler',

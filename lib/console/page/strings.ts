@@ -95,6 +95,7 @@ export const STRINGS = {
     no_signing_key: 'no valid key',
     credentials_unavailable: 'no access token',
     proxy_failed: 'the egress proxy failed',
+    too_many_open_files: 'too many open files',
     aborted: 'interrupted by a shutdown',
     handler_failed: 'a handler failed',
     event_unhandled: 'no handler',
