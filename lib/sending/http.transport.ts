@@ -73,6 +73,18 @@ export class HttpTransport {
   }
 
   /**
+   * Loads axios, once.
+   *
+   * @throws if it cannot be loaded
+   */
+  async load(): Promise<HttpClient> {
+    return (this.client ??= this.createClient().catch((error: unknown) => {
+      this.client = undefined;
+      throw error;
+    }));
+  }
+
+  /**
    * @param signal - ends it; its reason becomes the failure
    * @param certificate - of the endpoint; default: that of the publisher, if it has one
    * @returns the answer, or why there is none
@@ -83,10 +95,7 @@ export class HttpTransport {
     signal: AbortSignal,
     certificate?: ClientCertificate,
   ): Promise<ReceiverAnswer | NoAnswer> {
-    const client = await (this.client ??= this.load().catch((error: unknown) => {
-      this.client = undefined;
-      throw error;
-    }));
+    const client = await this.load();
     if (signal.aborted) return ended(signal);
     const connections = this.connections.of(certificate);
     connections.requests++;
@@ -166,7 +175,7 @@ export class HttpTransport {
     this.connections.close();
   }
 
-  private async load(): Promise<HttpClient> {
+  private async createClient(): Promise<HttpClient> {
     const { given } = this;
     if (given !== undefined && this.defaults === undefined) {
       // A fake; axios may be missing.

@@ -1,7 +1,7 @@
 // Not the global one, which fake timers of Jest and Vitest replace.
 import { setImmediate } from 'node:timers';
 import type { HttpService } from '@nestjs/axios';
-import type { WebhookClock } from '../clock/webhook-clock.js';
+import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { RequestTracing } from '../diagnostics/operation.js';
 import { isWebhookError, WebhookStoreError, type WebhookError } from '../errors/webhook.error.js';
 import type { FailureReason, OutgoingDelivery, SignedFacts } from '../queue/webhook-delivery.js';
@@ -97,14 +97,17 @@ export class WebhookSender {
     tracing?: RequestTracing,
   ): Promise<Attempt> {
     const { clock } = this.options;
-    const startedAt = clock.now();
     const controller = new AbortController();
     const { signal } = controller;
-    // As in inTime(): an answer that has arrived goes first.
-    const expire = (): void => void setImmediate(() => controller.abort('timeout'));
-    const cancel = clock.wakeAt(startedAt + endpoint.timeout, expire);
+    let cancel: CancelWake | undefined;
     this.running.add(controller);
     try {
+      // Ahead of the timer: a short timeout would end the first attempt before its request.
+      await this.transport.load();
+      const startedAt = clock.now();
+      // As in inTime(): an answer that has arrived goes first.
+      const expire = (): void => void setImmediate(() => controller.abort('timeout'));
+      cancel = clock.wakeAt(startedAt + endpoint.timeout, expire);
       const exchange: Exchange = {
         delivery,
         endpoint,
@@ -124,7 +127,7 @@ export class WebhookSender {
       const excerpt = excerptOfAnswer(answer, exchange);
       return { result, at: startedAt, receipt, signed, profile, answer: excerpt };
     } finally {
-      cancel();
+      cancel?.();
       this.running.delete(controller);
     }
   }
