@@ -4,6 +4,7 @@ import { HttpModule } from '@nestjs/axios';
 import { BadGatewayException } from '@nestjs/common';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
+import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
 import { WireReceiver } from '../publisher/wire-receiver.js';
 import { answer, lastAnswer, NO_ANSWERS, OK } from './hostile-answers.js';
@@ -22,6 +23,22 @@ afterEach(async () => {
   await bench.stop();
   await Promise.all([good.stop(), hostile?.stop()]);
   hostile = undefined;
+});
+
+it('loads axios ahead of the timeout of the first attempt', async () => {
+  bench = await PublisherBench.start({}, undefined, undefined, 'own');
+  const sender = bench.module.get(WebhookSender);
+  const attempt = sender.attempt.bind(sender);
+  sender.attempt = async (...given) => {
+    const running = attempt(...given);
+    bench.clock.set(bench.clock.now() + 60_000);
+    return running;
+  };
+
+  expect(await bench.publisher.send(good.url, 'order.created', ['x'])).toMatchObject({
+    status: 'delivered',
+    durationMs: 0,
+  });
 });
 
 describe.each([
