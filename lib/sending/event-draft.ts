@@ -12,19 +12,8 @@ import {
 } from '../queue/webhook-delivery.js';
 import { eventNameRule, isEventName } from '../token/event-name.js';
 import { utf8 } from '../token/decoding.js';
-import {
-  CLOSE_BRACE,
-  CLOSE_BRACKET,
-  OPEN_BRACE,
-  OPEN_BRACKET,
-  structureProblem,
-} from '../token/json.js';
 import { isUtf8Json } from '../token/payload.js';
-import {
-  DEFAULT_PROFILE,
-  MAX_DATA_DEPTH,
-  type SentProfile,
-} from '../token/webhook-token.constants.js';
+import { DEFAULT_PROFILE, type SentProfile } from '../token/webhook-token.constants.js';
 import type { Endpoint } from './endpoint.js';
 import {
   isSentProfile,
@@ -32,7 +21,6 @@ import {
   namingProfile,
   profileUseProblem,
   SENT_PROFILE_RULE,
-  tokenProfile,
 } from './sent-profile.js';
 
 /** Options of one event that is signed for one endpoint. */
@@ -179,7 +167,7 @@ export async function requireDefined(
  * Addresses a draft to an endpoint, whose tenant it gets.
  *
  * @throws {@link WebhookDeliveryError} `invalid_option` if the caller's choice of wire format or method does not fit
- *   the endpoint; `invalid_data` if its receiver would refuse the data
+ *   the endpoint
  */
 export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDelivery {
   const { endpointId, url, tenant = draft.tenant } = endpoint;
@@ -195,7 +183,6 @@ export function deliveryTo(endpoint: Endpoint, draft: EventDraft): OutgoingDeliv
     );
   }
   if (draft.profile !== undefined || draft.method !== undefined) requireProfile(endpoint, draft);
-  if (tokenProfile(profile) !== undefined) requireStructure(endpoint, draft);
   const { eventId } = draft;
   const delivery: { -readonly [Name in keyof OutgoingDelivery]: OutgoingDelivery[Name] } =
     endpointId === undefined
@@ -213,36 +200,6 @@ function requireProfile(endpoint: Endpoint, draft: EventDraft): void {
   if (problem !== undefined) {
     throw new WebhookDeliveryError('invalid_option', `profile for ${endpoint.label}: ${problem}.`);
   }
-}
-
-/** Payloads that passed the check: an event has one for all of its endpoints. */
-const checkedStructures = new WeakSet<Uint8Array>();
-
-/** Receivers of tokens refuse other JSON with every attempt; those of Standard Webhooks have rules of their own. */
-function requireStructure({ label }: Endpoint, { payload }: EventDraft): void {
-  const { bytes, contentType } = payload;
-  if (bytes === undefined || !isUtf8Json(contentType) || checkedStructures.has(bytes)) return;
-  if (!mayBeRefused(bytes)) return;
-  const problem = structureProblem(dataOf({ payload }), MAX_DATA_DEPTH);
-  if (problem !== undefined) {
-    throw invalidData(
-      `The data for ${label} ${problem}. Receivers of tokens refuse it: remove that part, or send the JSON as a string.`,
-    );
-  }
-  checkedStructures.add(bytes);
-}
-
-/** Looks at the bytes, since parsing takes longer than the rest of `publish`. Brackets in strings count as nesting. */
-function mayBeRefused(bytes: Uint8Array): boolean {
-  let depth = 0;
-  for (let i = 0; i < bytes.length; i++) {
-    const byte = bytes[i];
-    if (byte === OPEN_BRACE || byte === OPEN_BRACKET) depth++;
-    else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) depth--;
-    if (depth > MAX_DATA_DEPTH) return true;
-  }
-  // Part of each name that replaces a prototype.
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).includes('proto');
 }
 
 const JSON_TYPE = 'application/json';

@@ -84,6 +84,14 @@ describe('on the wire, an event that does not fit', () => {
     ['null', null, undefined, Buffer.from('null'), 'application/json'],
     ['a number', 0, undefined, Buffer.from('0'), 'application/json'],
     ['false', false, undefined, Buffer.from('false'), 'application/json'],
+    ['data that is nested too deeply', deep(65), undefined, json(deep(65)), 'application/json'],
+    [
+      'data that pollutes prototypes',
+      JSON.parse('{"__proto__":{"a":1}}'),
+      undefined,
+      Buffer.from('{"__proto__":{"a":1}}'),
+      'application/json',
+    ],
     ['bytes', Buffer.from('a;b\r\n'), 'text/csv', Buffer.from('a;b\r\n'), 'text/csv'],
     ['zero bytes', Buffer.alloc(0), 'text/csv', Buffer.alloc(0), 'text/csv'],
     [
@@ -554,6 +562,10 @@ function preset(values: object): void {
 /** An object whose JSON has this many bytes. */
 function large(bytes: number): object {
   return { text: 'x'.repeat(bytes - '{"text":""}'.length) };
+}
+
+function deep(levels: number): object {
+  return levels === 1 ? {} : { inner: deep(levels - 1) };
 }
 
 function json(value: unknown): Buffer {
