@@ -21,7 +21,7 @@ const FIRST_NUMBER = `(${millisecondsOf('now()')})::bigint`;
 /**
  * `$1` queue, `$2` JSON list of rows of `deliveryRows`, `$3` `lock_timeout` or `null`, `$4` whether it runs in a
  * transaction of the caller: then it does nothing unless {@link HAS_WRITTEN}. Locks the keys of the rows until the commit, and
- * returns a row if there are any. `recordLocked` follows in the same transaction: a statement of its own sees
+ * returns a row if there are any. The deliveries are recorded by a later statement of the same transaction, which sees
  * everything that was recorded while this one waited.
  */
 export function lockingKeys(schema: string): string {

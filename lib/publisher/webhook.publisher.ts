@@ -279,15 +279,17 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     );
     const first = new Map(all.toReversed().map(({ delivery }) => [delivery.id, delivery]));
     const firsts = all.map(({ delivery }) => first.get(delivery.id));
+    // Two events of this call have one id.
     requireSameContents(all, firsts);
     const within = tx === undefined ? undefined : { tx };
-    // A conflict must leave nothing recorded.
+    // An earlier call had one of the ids: nothing of this one may be recorded.
     const named = all.filter(({ event }) => event.options.id !== undefined);
     if (named.length > 0 && items.length > 1) {
       const ids = named.map(({ delivery }) => delivery.id);
       requireSameContents(named, deliveriesOf(await this.queue.find(ids, within)));
     }
     const records = await this.queue.enqueue(items, within);
+    // Another call has recorded it since, or only one delivery was asked for.
     requireSameContents(all, deliveriesOf(records));
     let end = 0;
     return events.map(({ deliveries }) => records.slice(end, (end += deliveries.length)));
