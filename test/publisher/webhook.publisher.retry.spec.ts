@@ -3,7 +3,6 @@ import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { throwError } from 'rxjs';
-import { WebhookSender } from '../../lib/sending/webhook.sender.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver, type WireAnswer } from './wire-receiver.js';
 
@@ -93,24 +92,6 @@ describe('a delivery that fails', () => {
     expect(receiver.requests).toHaveLength(3);
     expect(bench.reports.at(-1)!.outcome).toEqual({ type: 'delivered' });
     expect(bench.logs('warn')).toEqual([]);
-  });
-});
-
-describe('the timeout of an attempt', () => {
-  it('does not include the time in which axios is loaded', async () => {
-    const sender = bench.module.get(WebhookSender);
-    const attempt = sender.attempt.bind(sender);
-    sender.attempt = async (...given) => {
-      const running = attempt(...given);
-      bench.clock.set(bench.clock.now() + MINUTE);
-      return running;
-    };
-    const { deliveries } = await bench.publisher.publish('order.created', ['x']);
-    await attempts(1);
-
-    expect(bench.reports[0]!.outcome).toEqual({ type: 'delivered' });
-    const [first] = await bench.queue.attempts(deliveries[0]!.id);
-    expect(first).toMatchObject({ durationMs: 0, at: bench.clock.now() });
   });
 });
 
