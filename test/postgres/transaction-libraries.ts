@@ -41,8 +41,7 @@ function newPool(): Pool {
   return new Pool({ connectionString });
 }
 
-function nodePostgres(): TransactionLibrary {
-  const pool = newPool();
+export function nodePostgres(pool = newPool()): TransactionLibrary {
   return {
     name: 'node-postgres',
     async transaction(work) {
@@ -108,8 +107,8 @@ function queryRunner(dataSource: DataSource): TransactionLibrary {
   };
 }
 
-function drizzleOrm(): TransactionLibrary {
-  const db = drizzle(newPool());
+export function drizzleOrm(pool = newPool()): TransactionLibrary {
+  const db = drizzle(pool);
   type Tx = Parameters<Parameters<typeof db.transaction>[0]>[0];
   return {
     name: 'Drizzle',

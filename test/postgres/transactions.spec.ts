@@ -1,7 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
-import { drizzle } from 'drizzle-orm/node-postgres';
 import { Pool } from 'pg';
 import { DataSource } from 'typeorm';
 import type { PostgresDriver } from 'typeorm/driver/postgres/PostgresDriver.js';
@@ -17,7 +16,7 @@ import { outgoing } from '../fixtures/outgoing.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
 import { storeIn, TestDatabase, until } from './database.js';
 import { due, dueAtUrl } from './deliveries.js';
-import { LIBRARY_NAMES, openLibraries } from './transaction-libraries.js';
+import { drizzleOrm, LIBRARY_NAMES, nodePostgres, openLibraries } from './transaction-libraries.js';
 import type { TransactionLibrary } from './transaction-library.interface.js';
 
 /** Payloads that a library's parameter binding could corrupt. */
@@ -33,31 +32,6 @@ const PAYLOADS: Readonly<Record<string, Buffer>> = {
 function asText({ payload, ...delivery }: OutgoingDelivery): object {
   const { bytes, ...rest } = payload;
   return { ...delivery, ...rest, octets: Buffer.from(bytes!).toString('latin1') };
-}
-
-type Transaction = (
-  work: (tx: unknown, run: (statement: string) => Promise<unknown>) => Promise<unknown>,
-) => Promise<unknown>;
-
-function inDrizzle(pool: Pool): Transaction {
-  return async (work) =>
-    drizzle(pool).transaction(async (tx) => work(tx, async (statement) => tx.execute(statement)));
-}
-
-function inClient(pool: Pool): Transaction {
-  return async (work) => {
-    const client = await pool.connect();
-    try {
-      await client.query('BEGIN');
-      await work(client, async (statement) => client.query(statement));
-      await client.query('COMMIT');
-    } catch (error) {
-      await client.query('ROLLBACK');
-      throw error;
-    } finally {
-      client.release();
-    }
-  };
 }
 
 async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayReservation> {
@@ -370,15 +344,15 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
   );
 
   it.each([
-    ['node-postgres', {}],
-    ['node-postgres', { orderingKey: 'customer-2' }],
-    ['Drizzle', {}],
-    ['Drizzle', { orderingKey: 'customer-2' }],
+    ['node-postgres', {}, nodePostgres],
+    ['node-postgres', { orderingKey: 'customer-2' }, nodePostgres],
+    ['Drizzle', {}, drizzleOrm],
+    ['Drizzle', { orderingKey: 'customer-2' }, drizzleOrm],
   ])(
     'of %s is not followed by another one of its connection for a call that is in flight: %j',
-    async (name, key) => {
+    async (name, key, open) => {
       const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 1 });
-      const transaction = name === 'Drizzle' ? inDrizzle(pool) : inClient(pool);
+      const { transaction, run, close } = open(pool);
       const id = `${name}-in-flight-${JSON.stringify(key)}`;
       const { delivery, ...item } = due(id);
       const reservation = await reserved(store, id);
@@ -390,13 +364,13 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
         );
         throw undo;
       });
-      const other = transaction(async (_, run) => {
-        await run(insertOrder(id));
+      const other = transaction(async (tx) => {
+        await run(tx, insertOrder(id));
         await Promise.allSettled(calls);
       });
       await expect(undone).rejects.toBe(undo);
       await other;
-      await pool.end();
+      await close();
 
       const reason = { message: expect.stringContaining('the transaction has ended') };
       const refused = { status: 'rejected', reason };
