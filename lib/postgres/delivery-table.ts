@@ -264,8 +264,8 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM own))`;
   /**
    * Records outcomes with their attempts, and counts what has ended; deliveries that this process no longer leases stay as they are.
    *
-   * @returns the `seq` of those that have given up their keys, for {@link KeyTurns.releaseNext}. The last one of a key is left out: whoever
-   *   records the next one waits for the lock on the key, and so for this commit
+   * @returns the `seq` of those that have given up their keys, for {@link KeyTurns.releaseNext}. The last one of a key is left out: the
+   *   transaction that records the next one waits for the lock on the key, and so for this commit
    */
   async recordOutcomes(outcomes: readonly OutcomeRow[]): Promise<string[]> {
     const statement = `WITH moment AS MATERIALIZED (SELECT ${skew('$2', '$3')} AS skew), given AS MATERIALIZED (
