@@ -103,6 +103,7 @@ export function overrideWebhooks<Builder extends TestingBuilder>(
  * @param resolve - resolves the options, which name no key set
  * @param keys - verify tokens in place of the key sets of issuers
  * @returns the builder
+ * @internal Its parameters need the types of axios, which an application that only receives does not have.
  */
 export function replaceParts<Builder extends TestingBuilder>(
   builder: Builder,
