@@ -47,6 +47,7 @@ const config: Config = {
   workerIdleMemoryLimit: '700MB',
   // At its end a worker holds up to 2 GB, which takes longer to free than the 500 ms after which Jest reports a leak.
   workerGracefulExitTimeout: 15_000,
+  testSequencer: '<rootDir>/test/fixtures/longest-first.mjs',
   globalTeardown: '<rootDir>/test/fixtures/left-open.ts',
   coverageProvider: 'v8',
   // The page of the console runs in a browser: test/console/page.proof.spec.ts.
