@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -506,6 +507,25 @@ describeInBrowser('tasks in the console', () => {
 
     expect(copied).toContain(partnerUrl);
     expect(copied).not.toContain('--data-raw');
+  });
+
+  it('copies a body with control characters as curl without writing one', async () => {
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await endpoints.create({ id: 'terminal', tenant: 'terminal', url: partnerUrl, method: 'POST' });
+    const id = await deliver('terminal');
+    const text = 'it\'s \\ "$HOME"\n\u001b[201~\u007f\u009b31m';
+    await page.route('**/payload', (route) =>
+      route.fulfill({ json: { text, contentType: 'text/plain', truncated: false } }),
+    );
+    await open(`#/deliveries/${encodeURIComponent(id)}`);
+    await page.getByRole('button', { name: 'Copy as curl' }).click();
+    await page.getByRole('status').getByText('Copied', { exact: false }).waitFor();
+    const copied = (await page.evaluate('navigator.clipboard.readText()')) as string;
+
+    expect(copied).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
+    const script = `curl() { printf %s "\${@: -1}"; }; ${copied}`;
+    const env = { ...process.env, LC_ALL: 'C.UTF-8' };
+    expect(execFileSync('bash', ['-c', script], { env, encoding: 'utf8' })).toBe(text);
   });
 
   it('says why it cannot copy on a page without https', async () => {

@@ -187,7 +187,14 @@ async function curlOf(
   return { text: parts.join(' \\\n  '), message };
 }
 
-/** For a shell of POSIX. */
+/** What a terminal acts on: a body could so leave the text that is pasted, and run a command. */
+const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/g;
+
+/** For bash, zsh and, without control characters, each shell of POSIX. */
 function quoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
+  if (text.search(CONTROL) < 0) return `'${text.replaceAll("'", `'\\''`)}'`;
+  const escaped = text.replaceAll(/[\\']/g, '\\$&').replaceAll(CONTROL, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
+  return `$'${escaped}'`;
 }
