@@ -350,8 +350,10 @@ interface KeyTurns {
 }
 
 /** The order of the deliveries with an ordering key: who holds its key, and who waits for it. */
-export class KeyOrder {
+class KeyOrder {
   private readonly keys = new Map<string, KeyTurns>();
+  /** The last numbers of keys without unfinished deliveries; those that have been idle the longest come first. */
+  private readonly idle = new Map<string, number>();
 
   /** @param onTurn - called with a delivery whose turn comes after it has waited */
   constructor(private readonly onTurn: (entry: RememberedDelivery) => void) {}
@@ -365,8 +367,9 @@ export class KeyOrder {
     let turns = this.keys.get(key);
     if (turns === undefined) {
       // A series starts with the time, so that numbers never fall, even if the last one was forgotten.
-      turns = { entries: new Set(), lastNumber: now };
+      turns = { entries: new Set(), lastNumber: this.idle.get(key) ?? now };
       this.keys.set(key, turns);
+      this.idle.delete(key);
     }
     entry.delivery = { ...delivery, sequence: ++turns.lastNumber };
     entry.turn = { key, isWaiting: turns.entries.size > 0 };
@@ -388,15 +391,12 @@ export class KeyOrder {
     }
   }
 
-  /** Moves an idle key to the end of the map, and forgets those that have been idle the longest. */
-  private rest(key: string, turns: KeyTurns): void {
+  /** Remembers the last number of a key, and forgets that of the one which has been idle the longest. */
+  private rest(key: string, { lastNumber }: KeyTurns): void {
     this.keys.delete(key);
-    this.keys.set(key, turns);
-    if (this.keys.size <= MAX_IDLE_KEYS) return;
-    for (const [name, { entries }] of this.keys) {
-      if (entries.size > 0) continue;
-      this.keys.delete(name);
-      if (this.keys.size <= MAX_IDLE_KEYS) return;
-    }
+    this.idle.set(key, lastNumber);
+    if (this.idle.size <= MAX_IDLE_KEYS) return;
+    const [oldest] = this.idle.keys();
+    this.idle.delete(oldest!);
   }
 }
