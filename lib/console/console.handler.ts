@@ -11,6 +11,7 @@ import { ConsoleLimits } from './console-limits.js';
 import { ConsoleError, problemOf } from './console-problem.js';
 import type { ConsoleCall, ConsoleRoute } from './console-route.js';
 import { ConsoleService } from './console.service.js';
+import { ByteChunks } from '../token/payload.js';
 import { ConsoleStreams } from './console.streams.js';
 import {
   type ConsoleAccess,
@@ -384,16 +385,15 @@ async function readCall(
 async function unreadBody(node: IncomingMessage): Promise<unknown> {
   const isChange = !['GET', 'HEAD'].includes(node.method ?? '');
   if (!isChange || node.readableDidRead || node.readableEnded) return undefined;
-  const chunks: Buffer[] = [];
-  let size = 0;
+  const chunks = new ByteChunks();
   for await (const chunk of node as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > MAX_BODY) throw new ConsoleError('invalid_option', 'The body is too large.');
-    chunks.push(chunk);
+    chunks.add(chunk);
+    if (chunks.length > MAX_BODY)
+      throw new ConsoleError('invalid_option', 'The body is too large.');
   }
-  if (size === 0) return undefined;
+  if (chunks.length === 0) return undefined;
   try {
-    return JSON.parse(Buffer.concat(chunks).toString()) as unknown;
+    return JSON.parse(chunks.bytes().toString()) as unknown;
   } catch {
     throw new ConsoleError('invalid_option', 'The body is not JSON.');
   }

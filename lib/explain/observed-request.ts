@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { readBearerToken } from '../request/open-request.js';
 import type { BodySource, IncomingWebhook, RequestRules } from '../request/webhook-scheme.js';
+import { ByteChunks } from '../token/payload.js';
 import type { IssuerKeys, TrustedIssuers, VerificationKey } from '../token/keys/token-keys.js';
 import { readTokenAnatomy, type TokenAnatomy } from '../token/webhook-receipt.js';
 import { readSeconds } from '../token/validate-claims.js';
@@ -94,15 +95,12 @@ export async function takeBody(
 
 /** Reads a stream, at most until it exceeds the limit. */
 async function readUpTo(stream: Readable, maxBytes: number): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let length = 0;
+  const chunks = new ByteChunks();
   for await (const chunk of stream as AsyncIterable<Buffer | string>) {
-    const bytes = Buffer.from(chunk as string);
-    chunks.push(bytes);
-    length += bytes.length;
-    if (length > maxBytes) break;
+    chunks.add(Buffer.from(chunk as string));
+    if (chunks.length > maxBytes) break;
   }
-  return Buffer.concat(chunks, length);
+  return chunks.bytes();
 }
 
 /** Allowed clock difference for this token, in seconds. */

@@ -6,6 +6,7 @@ import {
   type EgressTlsOptions,
   requireFinalAnswer,
 } from '../egress/guarded-agent.js';
+import { ByteChunks } from '../token/payload.js';
 import { decodeUtf8 } from '../token/decoding.js';
 import { parseJson } from '../token/json.js';
 import { reasonOf } from './key-log.js';
@@ -90,16 +91,14 @@ function answerTo(request: http.ClientRequest, maxBytes: number, isPost: boolean
       const problem = headProblem(response, isPost);
       if (problem !== undefined) return refuse(problem);
       if (Number(length) > maxBytes) return refuse(tooLarge);
-      const chunks: Buffer[] = [];
-      let bytes = 0;
+      const chunks = new ByteChunks();
       response.on('data', (chunk: Buffer) => {
-        bytes += chunk.length;
-        if (bytes > maxBytes) return refuse(tooLarge);
-        chunks.push(chunk);
+        chunks.add(chunk);
+        if (chunks.length > maxBytes) refuse(tooLarge);
       });
       response.once('end', () => {
-        const isEmpty = isPost && bytes === 0 && response.statusCode !== 200;
-        resolve(isEmpty ? Buffer.from('{}') : Buffer.concat(chunks));
+        const isEmpty = isPost && chunks.length === 0 && response.statusCode !== 200;
+        resolve(isEmpty ? Buffer.from('{}') : chunks.bytes());
       });
       // An interrupted answer ends with an error, not with `end`.
       response.on('error', reject);

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { hashMismatch, hashRequired } from '../token/payload-hash.js';
 import type { BodySpool, SpooledBody } from './body-spool.js';
-import { isUtf8, mediaType, BodyDigests, type PayloadRule } from '../token/payload.js';
+import { BodyDigests, ByteChunks, isUtf8, mediaType, type PayloadRule } from '../token/payload.js';
 import type { BodySource, IncomingWebhook } from './webhook-scheme.js';
 
 /** A request's body. It can be read any number of times until it is removed. */
@@ -206,8 +206,7 @@ function ignore(): void {}
 
 /** Collects the chunks of a body and checks each one against the rule and the limits. */
 class BodyCollector {
-  private chunks: Buffer[] = [];
-  private buffered = 0;
+  private readonly buffered = new ByteChunks();
   private length = 0;
   private file: SpooledBody | undefined;
   private writing: Promise<void> | undefined;
@@ -228,13 +227,12 @@ class BodyCollector {
     if (rule.kind === 'empty') throw hashRequired();
     if (this.length > this.size) throw hashMismatch();
     this.digests.update(chunk);
-    this.chunks.push(chunk);
-    this.buffered += chunk.length;
+    this.buffered.add(chunk);
   }
 
   /** Whether the buffered chunks must be written before more are read. */
   get isBehind(): boolean {
-    return this.isLarge && this.buffered >= this.options.spool!.writeAt;
+    return this.isLarge && this.buffered.length >= this.options.spool!.writeAt;
   }
 
   write(): Promise<void> {
@@ -248,9 +246,7 @@ class BodyCollector {
       await this.write();
       return { body: this.file!, computed };
     }
-    const { chunks } = this;
-    const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, this.length);
-    return { body: new MemoryBody(bytes), computed };
+    return { body: new MemoryBody(this.buffered.bytes()), computed };
   }
 
   /** Removes the body's file, after a write in progress has ended. */
@@ -274,10 +270,7 @@ class BodyCollector {
       await this.file.reserve(declared, signal);
     }
     await this.file.reserve(this.length, signal);
-    const { chunks } = this;
-    this.chunks = [];
-    this.buffered = 0;
-    await this.file.append(chunks);
+    await this.file.append(this.buffered.take());
   }
 }
 

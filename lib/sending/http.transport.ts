@@ -23,6 +23,7 @@ import {
   type TransportOptions,
   UNREADABLE,
 } from './connections.js';
+import { ByteChunks } from '../token/payload.js';
 import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 import { RESERVED_HEADERS } from './endpoint.js';
@@ -369,14 +370,14 @@ async function sendByNode(
     });
     requireFinalAnswer(request);
     let answer: IncomingMessage | undefined;
-    const chunks: Buffer[] = [];
+    const chunks = new ByteChunks();
     const succeed = ({
       statusCode: status = 0,
       statusMessage,
       headers: received,
     }: IncomingMessage): void => {
       const head = { status, statusText: statusMessage ?? '', headers: received as never };
-      resolve({ ...head, data: Buffer.concat(chunks), config, request });
+      resolve({ ...head, data: chunks.bytes(), config, request });
     };
     const fail = (error: NodeJS.ErrnoException): void => {
       // The status and Retry-After have said what matters, whether or not the body ends.
@@ -409,7 +410,7 @@ async function sendByNode(
       // A receiver that repeats the body in its answer may not have read all of it: to close the connection would lose the event.
       const most = maxContentLength + (isRefused ? 0 : (body?.length ?? 0));
       received.on('data', (chunk: Buffer) => {
-        if (length <= maxContentLength) chunks.push(chunk);
+        if (length <= maxContentLength) chunks.add(chunk);
         length += chunk.length;
         if (length <= most || !(isRefused || request.writableFinished)) return;
         // The status has said what matters; the rest may never end.

@@ -4,6 +4,7 @@ import { MINUTE, SECOND } from '../clock/duration.js';
 import { untilAborted, type WebhookClock } from '../clock/webhook-clock.js';
 import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
 import type { FailureReason } from '../queue/webhook-delivery.js';
+import { ByteChunks } from '../token/payload.js';
 import type { TransportOptions } from './connections.js';
 import type { OAuth2ClientCredentials } from './endpoint-credentials.js';
 import { transportFailure } from './attempt-result.js';
@@ -201,16 +202,14 @@ function encoded(value: string): string {
 
 async function readAnswer(answer: IncomingMessage): Promise<unknown> {
   const { statusCode = 0 } = answer;
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const chunks = new ByteChunks();
   for await (const chunk of answer as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > MAX_ANSWER_BYTES) {
+    chunks.add(chunk);
+    if (chunks.length > MAX_ANSWER_BYTES) {
       throw failure(`answered with more than ${MAX_ANSWER_BYTES} bytes`);
     }
-    chunks.push(chunk);
   }
-  const document = parsed(Buffer.concat(chunks));
+  const document = parsed(chunks.bytes());
   if (statusCode === 200) return document;
   if (statusCode >= 300 && statusCode < 400) {
     throw failure(

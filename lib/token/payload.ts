@@ -38,6 +38,43 @@ interface DigestRule {
   readonly emptyBody: 'data' | 'none' | 'refused';
 }
 
+/** Chunks that are kept as they arrived. */
+const MOST_APART = 256;
+
+/**
+ * The bytes of a body, as they arrive. They are joined now and then: a chunk of one byte takes hundreds of bytes of memory, and a sender
+ * chooses the chunks.
+ */
+export class ByteChunks {
+  /** Bytes. */
+  length = 0;
+  private chunks: Buffer[] = [];
+  /** The number of chunks at the beginning that are joined. */
+  private joined = 0;
+
+  add(chunk: Buffer): void {
+    this.length += chunk.length;
+    this.chunks.push(chunk);
+    if (this.chunks.length - this.joined < MOST_APART) return;
+    this.chunks.push(Buffer.concat(this.chunks.splice(this.joined)));
+    this.joined++;
+  }
+
+  /** Removes the chunks. */
+  take(): readonly Buffer[] {
+    const { chunks } = this;
+    this.chunks = [];
+    this.joined = 0;
+    this.length = 0;
+    return chunks;
+  }
+
+  /** The bytes; those of a single chunk are not copied. */
+  bytes(): Buffer {
+    return this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks, this.length);
+  }
+}
+
 /**
  * Computes the digests that a rule requires in one pass over the body; without a hash in the token, the SHA-256 that
  * identifies the content.
