@@ -27,7 +27,7 @@ const SHUTDOWN_TIME = 1_000;
 
 /** Headers that may hold a credential; they are never kept, nor are those that a receiver's sender names. */
 const CREDENTIAL =
-  /^(?:cookie|set-cookie|x-amzn-oidc-data)$|auth|token|secret|api-?key|signature|password|assertion|session|credential/i;
+  /^(?:cookie|set-cookie|x-amzn-oidc-data)$|auth|token|secret|(?<!idempotency-)key|signature|password|assertion|session|credential/i;
 
 /** Situations in which a handler of a verified event did not succeed. */
 const FAILURES: ReadonlySet<string> = new Set([
@@ -277,7 +277,8 @@ function harmlessHeaders(
     const [name, value] = [raw[i]!, raw[i + 1]!];
     if (CREDENTIAL.test(name) || credentials.has(name.toLowerCase())) continue;
     // The query of an address may hold a credential too.
-    headers.push([name, /^referer$/i.test(name) ? value.replace(/[?#].*$/s, '') : value]);
+    const isAddress = /referer|(?:ur[il]|path)$/i.test(name);
+    headers.push([name, isAddress ? value.replace(/[?#].*$/s, '') : value]);
   }
   return headers;
 }
