@@ -52,6 +52,6 @@ function isPresent(text: string | undefined): text is string {
 function printable(text: string): string {
   return text
     .replace(/\p{Cc}+/gu, ' ')
-    .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
+    .replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
     .slice(0, 500);
 }

@@ -173,7 +173,9 @@ function nameOfItem({ data }: SenderMessage): string | undefined {
   const lifecycle = stringAt(data, 'lifecycleEvent');
   if (lifecycle !== undefined) return LIFECYCLE + lifecycle;
   const change = stringAt(data, 'changeType');
-  const type = /([A-Za-z]+)$/.exec(stringAt(data, 'resourceData', '@odata.type') ?? '')?.[1];
+  const type = /(?<![A-Za-z])([A-Za-z]+)$/.exec(
+    stringAt(data, 'resourceData', '@odata.type') ?? '',
+  )?.[1];
   if (change === undefined || type === undefined) return change;
   return `${type[0]!.toLowerCase()}${type.slice(1)}.${change}`;
 }

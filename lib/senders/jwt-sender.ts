@@ -272,13 +272,15 @@ function boundDigest(claims: JwtClaims, { claim, encoding }: JwtDigest): string 
   if (typeof value !== 'string') throw hashMismatch();
   return encoding === undefined || encoding === 'hex'
     ? value.toLowerCase()
-    : value.replace(/=+$/, '');
+    : value.replace(/(?<!=)=+$/, '');
 }
 
 /** @param digest - `sha256:<hex>` */
 function inEncoding(digest: string, { encoding = 'hex' }: JwtDigest = { claim: '' }): string {
   const hex = digest.slice('sha256:'.length);
-  return Buffer.from(hex, 'hex').toString(encoding).replace(/=+$/, '');
+  return Buffer.from(hex, 'hex')
+    .toString(encoding)
+    .replace(/(?<!=)=+$/, '');
 }
 
 function sha256(body: Buffer): string {

@@ -332,6 +332,20 @@ describe('a receiver that acknowledges before it handles', () => {
     expect((await inbox.deadLetters()).deadLetters).toEqual([]);
   });
 
+  it('keeps the beginning of what a handler threw, without tokens', async () => {
+    const word = 'x'.repeat(1_000_000);
+    const token = signed({ data: { a: 1 } });
+    work.do = () => {
+      throw new Error(`with ${token} for ${word}`);
+    };
+    await head(receiver.origin, signed({ data: { a: 1 } }));
+    await clock.advance(0);
+    const [failed] = await queue.list({}, { limit: 1 });
+    const [attempt] = await queue.attempts(failed!.delivery.id);
+
+    expect(attempt!.answer).toBe(`Error: with [token] for ${word}`.slice(0, 1_024));
+  });
+
   it('lists an event as a dead letter after the last run, and retries it on request', async () => {
     work.do = () => {
       throw new Error('never');

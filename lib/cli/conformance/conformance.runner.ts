@@ -125,7 +125,7 @@ const MAX_CHALLENGE = 200;
 function challenge({ headers }: ProbeAnswer): string {
   const text = (headers.get('www-authenticate') ?? '')
     .replace(/[^\x20-\x7e]/g, '?')
-    .replace(/[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
+    .replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
     .slice(0, MAX_CHALLENGE);
   return text === '' ? '' : `, with ${text}`;
 }

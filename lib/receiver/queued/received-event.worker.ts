@@ -302,7 +302,7 @@ function describedError(error: unknown): string {
     .flatMap(withGathered)
     .map((one) => (one instanceof Error ? `${errorName(one)}: ${one.message}` : errorName(one)))
     .join('\n')
-    .replace(/[\w-]{16,}\.[\w-]{16,}\.[\w-]*/g, '[token]')
+    .replace(/(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]*/g, '[token]')
     .slice(0, MAX_DESCRIBED);
 }
 
