@@ -90,15 +90,16 @@ class LaneBacklog {
     return now >= this.rescanAt || this.until === undefined ? undefined : this.until - OVERLAP;
   }
 
-  /** Records a scan that found only deliveries of full lanes. */
+  /** Records a scan: the deliveries that were due until a time, and were not claimed, are in full lanes. */
   recordScan(scan: {
     readonly from: number | undefined;
+    readonly until: number;
     readonly start: number;
     readonly end: number;
     readonly full: readonly string[];
   }): void {
     for (const lane of scan.full) this.waiting.add(lane);
-    this.until = this.isEmpty ? undefined : scan.start;
+    this.until = this.isEmpty ? undefined : Math.max(this.until ?? -Infinity, scan.until);
     if (scan.from === undefined) {
       const took = scan.end - scan.start;
       this.rescanAt = scan.end + Math.max(RESCAN_INTERVAL, restAfter(took, RESCAN_SHARE));
@@ -315,13 +316,16 @@ export class ClaimLoop {
       free,
     );
     if (limitedLanes !== undefined) this.limited.discovered(limitedLanes, start);
-    if (claimed.length > 0 || limitedLanes !== undefined) {
+    const isLast = claimed.length === 0 && limitedLanes === undefined;
+    if (isLast) this.nextScan = start + (dueIn ?? pollInterval);
+    else {
       this.mayBeMore = true;
-      return;
+      // A fast lane is full for a moment only, and its next delivery needs no claim of its own.
+      const areSlow = full.every((lane) => this.lanes.isSlow(lane, start));
+      if (limitedLanes !== undefined || dueIn === undefined || !areSlow) return;
     }
-    this.nextScan = start + (dueIn ?? pollInterval);
-    // All other due deliveries are in full lanes.
-    this.backlog.recordScan({ from, start, end: clock.now(), full });
+    const until = isLast ? start : start + dueIn!;
+    this.backlog.recordScan({ from, until, start, end: clock.now(), full });
     // An attempt of one of them may have ended during the scan.
     const { lanes, elsewhere } = this.freeByLane();
     if (full.some((lane) => (lanes[lane] ?? elsewhere) > 0)) this.askAgain = true;

@@ -209,8 +209,8 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
     const found =
       '(SELECT json_agg(DISTINCT lane)::text FROM ranked WHERE limited) AS limited_lanes, ';
     const statement = `WITH due AS MATERIALIZED (
-  SELECT seq, lane, row_number() OVER () AS place FROM (
-    SELECT seq, lane FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
+  SELECT seq, lane, due_at, row_number() OVER () AS place FROM (
+    SELECT seq, lane, due_at FROM ${this.schema}.delivery AS delivery WHERE queue = $1::text AND ${conditions.join(' AND ')}
     ORDER BY due_at, seq LIMIT $4::int FOR UPDATE SKIP LOCKED
   ) AS candidates
 ), ${ranked}, ${checksLimits ? flagged : ''}claimed AS (
@@ -219,18 +219,17 @@ WHERE (SELECT count(*) FROM notified) >= 0`;
   WHERE seq = ANY (ARRAY(SELECT seq FROM ranked WHERE rank <= slots AND NOT limited))
   RETURNING seq AS key, ${COLUMNS}, payload, claim, lane, throws
 )
-SELECT claimed.*, ${checksLimits ? found : ''}CASE WHEN claimed.key IS NULL THEN (
-  SELECT extract(epoch FROM min(due_at) - ${now('$2')})::float8 * 1000 FROM ${this.schema}.delivery
-  WHERE queue = $1::text AND ${IS_UNLIMITED}
+SELECT claimed.*, ${checksLimits ? found : ''}extract(epoch FROM coalesce(due.due_at, (
+  SELECT min(due_at) FROM ${this.schema}.delivery WHERE queue = $1::text AND ${IS_UNLIMITED}
     AND due_at > ${now('$2')} AND due_at <= ${now('$2')} + $7::float8 * interval '1 ms'
-) END AS due_in
+)) - ${now('$2')})::float8 * 1000 AS due_in
 FROM (SELECT) AS one LEFT JOIN (claimed JOIN due ON due.seq = claimed.key) ON true ORDER BY place`;
     const rows = await this.connection.queryInIndexOrder(statement, values);
     const [{ seq, due_in: dueIn, limited_lanes: limited }] = rows as [Row];
     const limitedLanes =
       typeof limited === 'string' ? (JSON.parse(limited) as string[]) : undefined;
-    if (seq !== null) return { claimed: rows.map((row) => claimedDelivery(row)), limitedLanes };
-    return { claimed: [], dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
+    const claimed = seq === null ? [] : rows.map((row) => claimedDelivery(row));
+    return { claimed, dueIn: dueIn === null ? undefined : Number(dueIn), limitedLanes };
   }
 
   /** Returns those of the lanes that have a due delivery. */
@@ -377,7 +376,10 @@ export interface ClaimRequest {
 
 export interface ClaimResult {
   readonly claimed: readonly ClaimedDelivery[];
-  /** If none was claimed: milliseconds until the next one is due, if that is within `lookAhead`. */
+  /**
+   * Milliseconds until the first one that was claimed is due, which are not positive; if none was, until the next one is, if that is
+   * within `lookAhead`.
+   */
   readonly dueIn?: number | undefined;
   /** Lanes that were found to have limits. */
   readonly limitedLanes?: readonly string[] | undefined;

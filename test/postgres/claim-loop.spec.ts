@@ -98,6 +98,36 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(requests).toContainEqual(expect.objectContaining({ maxAge: undefined }));
   });
 
+  it('skips the backlog of a slow lane once, also while other lanes always have deliveries', async () => {
+    let others = 0;
+    start({
+      claimDeliveries: async (request) => {
+        requests.push(request);
+        const { limit, lane, lanes, perLane } = request;
+        const count = Math.min(limit, lanes[SLOW] ?? perLane);
+        if (lane === SLOW || (request.maxAge === undefined && count > 0)) {
+          return { claimed: backlog.splice(0, count), dueIn: -50_000 };
+        }
+        return { claimed: [claimedBy(`${others++}`, 'fast')], dueIn: -20 };
+      },
+      run: async ({ lane }) =>
+        new Promise((resolve) => {
+          finish.push(() => resolve(true));
+          if (lane !== SLOW) clock.wakeAt(clock.now() + 100, () => resolve(true));
+        }),
+    });
+    await clock.advance(2_000);
+    requests.length = 0;
+    await clock.advance(4_000);
+
+    expect(requests.length).toBeGreaterThan(40);
+    expect(requests.filter(({ maxAge }) => maxAge === undefined).length).toBeLessThan(2);
+    requests.length = 0;
+    for (const done of finish.splice(0)) done();
+    await clock.advance(100);
+    expect(requests).toContainEqual(expect.objectContaining({ lane: SLOW, limit: 1 }));
+  });
+
   it('claims more once the lane turns out to be slow, however rarely it polls', async () => {
     start({ concurrency: 20, concurrencyPerDestination: 8, pollInterval: 3_600_000 });
     await clock.advance(0);

@@ -177,7 +177,11 @@ export class DeliveryTable {
     });
     for (const row of chosen) this.#lease(row, lease, process, transaction);
     if (chosen.length > 0) {
-      return chosen.map((row) => ({ ...columnsOf(row), due_in: null, limited_lanes }));
+      return chosen.map((row) => ({
+        ...columnsOf(row),
+        due_in: row.due - this.now,
+        limited_lanes,
+      }));
     }
     const later = [...this.rows.values()]
       .filter((row) => isWaiting(row) && !row.limited && row.due > this.now)
