@@ -16,7 +16,6 @@ import { acknowledge, refuse, type WebhookAnswer } from '../request/webhook-answ
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
-import { WebhookMount } from './mount/webhook.mount.js';
 import { receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.resolver.js';
 import { ReceiverDrain } from './receiver.drain.js';
@@ -42,10 +41,7 @@ export class WebhookGuard implements CanActivate {
     private readonly drain: ReceiverDrain,
     private readonly reporter: ReceiverReporter,
     private readonly adapterHost: HttpAdapterHost,
-    mount: WebhookMount,
-  ) {
-    mount.addGuard(this);
-  }
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (isHandlerCall(context)) return true;
