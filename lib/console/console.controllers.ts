@@ -86,8 +86,8 @@ function controllerOf(kind: 'console' | 'portal', name: string): Type {
   return ConsoleController;
 }
 
-/** Guards that let everyone through. */
-const NO_PROTECTION = /^ThrottlerGuard$/;
+/** Guards of @nestjs/throttler and nestjs-cls, which let everyone through. */
+const NO_PROTECTION = /^(?:Throttler|Cls)Guard$/;
 
 /** Values of NODE_ENV; a missing one may be production. */
 const DEVELOPMENT: ReadonlySet<string | undefined> = new Set(['development', 'test']);

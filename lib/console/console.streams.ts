@@ -62,7 +62,8 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     response.writeHead(200, {
       ...headers,
       'Content-Type': 'text/event-stream',
-      // Proxies such as nginx would collect events.
+      // Middleware that compresses answers, and proxies such as nginx, would collect events.
+      'Cache-Control': 'no-store, no-transform',
       'X-Accel-Buffering': 'no',
     });
     const write = (text: string): void => {

@@ -90,7 +90,8 @@ export class WebhookHealthIndicator {
     const figures: Figures[] = [];
     for (const { name, result, failure, ...more } of found) {
       // Two modules may have the same names.
-      if (result !== UP || checks[name] === undefined) checks[name] = result;
+      const known = checks[name] ?? UP;
+      if (known === UP || (known === LATE && result !== UP)) checks[name] = result;
       if (failure !== undefined) failing[name] = failure;
       if (more.figures !== undefined) figures.push(more.figures);
     }

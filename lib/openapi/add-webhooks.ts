@@ -5,7 +5,8 @@ import { webhookPartsOf } from '../health/webhook-parts.js';
 import { methodsOf } from '../options/decorated-methods.js';
 import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mounted-paths.js';
-import type { ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
+import { receiverNamed, type ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
+import { receiversOfRoute } from '../receiver/webhook.guard.js';
 import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
 import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
 
@@ -57,7 +58,7 @@ export function addWebhooks<Document extends { openapi: string }>(
   }
   const receivers = parts.flatMap((part) => [...part.receivers.values()]);
   if (receivers.length > 0) {
-    documentRoutes(target, routesOf(modules, receivers));
+    documentRoutes(target, routesOf(modules));
     addReceivers(target, receivers, config);
   }
   for (const { publisher } of parts) {
@@ -75,33 +76,33 @@ function addReceivers(
 ): void {
   addReceiverComponents(document);
   const paths: Record<string, DocumentPart> = { ...document.paths };
+  /** Paths by the name of their receiver, which a receiver of another module may have too. */
+  const counts = new Map<string, number>();
   for (const { name, path, queued, takesTokens } of receivers) {
     if (path === undefined) continue;
-    mountPaths(path, config).forEach((mounted, index) => {
-      const id = index === 0 ? `webhooks_${name}` : `webhooks_${name}_${index + 1}`;
+    for (const mounted of mountPaths(path, config)) {
+      const number = (counts.get(name) ?? 0) + 1;
+      counts.set(name, number);
+      const id = number === 1 ? `webhooks_${name}` : `webhooks_${name}_${number}`;
       // Requests with other methods reach the application.
       const operations = receiverOperations(id, queued !== undefined, takesTokens);
       paths[mounted] = { ...paths[mounted], ...operations };
-    });
+    }
   }
   document.paths = paths;
 }
 
 /** `@WebhookRoute()` methods: the id that the default `operationIdFactory` of @nestjs/swagger makes, and whether tokens are taken. */
-function routesOf(
-  modules: ModulesContainer,
-  receivers: readonly ResolvedReceiver[],
-): ReadonlyMap<string, boolean> {
-  const takesTokens = (receiver = 'default'): boolean =>
-    (receivers.find(({ name }) => name === receiver) ?? receivers[0])!.takesTokens;
+function routesOf(modules: ModulesContainer): ReadonlyMap<string, boolean> {
   const controllers = [...modules.values()].flatMap((module) => [...module.controllers.values()]);
   return new Map(
     methodsOf(controllers, new MetadataScanner()).flatMap(
       ({ host, key, method }): [string, boolean][] => {
         const route = readRoute(method);
-        return route === undefined
-          ? []
-          : [[`${String(host.name)}_${key}`, takesTokens(route.receiver)]];
+        if (route === undefined) return [];
+        const receivers = receiversOfRoute(host);
+        const receiver = receivers && receiverNamed(receivers, route.receiver);
+        return [[`${String(host.name)}_${key}`, receiver?.takesTokens ?? true]];
       },
     ),
   );

@@ -63,11 +63,15 @@ export function isScoped(host: MethodHost): boolean {
   return host.isTransient || !host.isDependencyTreeStatic();
 }
 
-/** Of the instance, if there is one: the class of what a factory or a value provides is unknown. */
+/**
+ * Of the instance, if there is one. A scoped factory has none yet: its class is the token, if that is one, and otherwise unknown.
+ */
 function prototypeOf(host: MethodHost): Record<string, unknown> | undefined {
-  const { instance, metatype } = host;
-  if (isScoped(host))
-    return (metatype as { prototype?: Record<string, unknown> } | null)?.prototype;
+  const { instance, isNotMetatype, metatype, token } = host;
+  if (isScoped(host)) {
+    const type = isNotMetatype ? token : metatype;
+    return (type as { prototype?: Record<string, unknown> } | null)?.prototype;
+  }
   return typeof instance === 'object' && instance !== null
     ? ((Object.getPrototypeOf(instance) as Record<string, unknown> | null) ?? undefined)
     : undefined;

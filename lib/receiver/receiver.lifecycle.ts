@@ -22,6 +22,10 @@ import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { WebhookMount } from './mount/webhook.mount.js';
+import { receiversOfRoute } from './webhook.guard.js';
+
+const ELSEWHERE =
+  '. Another webhook module has it, but a module uses only the first webhook module that it imports: import the other one, or merge both';
 
 /** How long a shutdown waits for running handlers. */
 export interface ReceiverShutdown {
@@ -129,18 +133,24 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
   }
 
   /**
-   * Finds `@WebhookRoute()` methods whose receiver no webhook module has: every event would be rejected with 500. Which routes have
-   * only `@UseGuards(WebhookGuard)` is not known; their guard reports it when a request arrives.
+   * Finds `@WebhookRoute()` methods whose receiver their webhook module does not have: every event would be rejected with 500. Which
+   * routes have only `@UseGuards(WebhookGuard)` is not known; their guard reports it when a request arrives.
    */
   private routesWithoutReceiver(): ConfigurationProblem[] {
-    const modules = this.webhookModules().map(({ instance }) => instance as ResolvedReceivers);
-    const isFound = (name: string | undefined): boolean =>
-      modules.some((receivers) => receiverNamed(receivers, name) !== undefined);
-    return methodsOf(this.discovery.getControllers(), this.scanner).flatMap(({ method, name }) => {
-      const route = readRoute(method);
-      if (route === undefined || isFound(route.receiver)) return [];
-      return [{ path: name, message: unknownReceiver(this.receivers, route.receiver) }];
-    });
+    return methodsOf(this.discovery.getControllers(), this.scanner).flatMap(
+      ({ host, method, name }) => {
+        const route = readRoute(method);
+        const receivers = receiversOfRoute(host);
+        if (route === undefined || receivers === undefined) return [];
+        if (receiverNamed(receivers, route.receiver) !== undefined) return [];
+        const message = unknownReceiver(receivers, route.receiver);
+        const isElsewhere = this.webhookModules().some(
+          ({ instance }) =>
+            receiverNamed(instance as ResolvedReceivers, route.receiver) !== undefined,
+        );
+        return [{ path: name, message: isElsewhere ? `${message}${ELSEWHERE}` : message }];
+      },
+    );
   }
 
   private webhookModules(): ReturnType<DiscoveryService['getProviders']> {

@@ -42,6 +42,5 @@ export const RECEIVER_EXPORTS = [
   WebhookGuard,
   ReceiverReporter,
   ReceiverDrain,
-  WebhookMount,
   WebhookInbox,
 ] as const;

@@ -1,6 +1,7 @@
 import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { MethodHost } from '../options/decorated-methods.js';
 import type { BodySource } from '../request/webhook-scheme.js';
 import {
   fromNodeRequest,
@@ -16,9 +17,8 @@ import { acknowledge, refuse, type WebhookAnswer } from '../request/webhook-answ
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { readRoute } from './handlers/handler-metadata.js';
 import { unshieldBody } from './mount/body-shield.js';
-import { WebhookMount } from './mount/webhook.mount.js';
 import { receiving } from './receiver.channels.js';
-import type { ResolvedReceiver } from './receiver-options.resolver.js';
+import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceivePipeline } from './receive.js';
@@ -42,10 +42,7 @@ export class WebhookGuard implements CanActivate {
     private readonly drain: ReceiverDrain,
     private readonly reporter: ReceiverReporter,
     private readonly adapterHost: HttpAdapterHost,
-    mount: WebhookMount,
-  ) {
-    mount.addGuard(this);
-  }
+  ) {}
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (isHandlerCall(context)) return true;
@@ -153,6 +150,12 @@ export class WebhookGuard implements CanActivate {
     if (closesConnection(node, this.drain.closing)) headers['Connection'] = 'close';
     for (const [name, value] of Object.entries(headers)) adapter.setHeader(response, name, value);
   }
+}
+
+/** The receivers of the webhook module that the module of a `@WebhookRoute()` uses; `undefined` if a test has replaced the guard. */
+export function receiversOfRoute({ host }: MethodHost): ResolvedReceivers | undefined {
+  const guard: unknown = host?.injectables.get(WebhookGuard)?.instance;
+  return guard instanceof WebhookGuard ? guard['verifier']['receivers'] : undefined;
 }
 
 interface WatchedAnswer {

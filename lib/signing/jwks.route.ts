@@ -105,6 +105,9 @@ interface FastifyRoutes {
   hasRoute?(route: { method: string; url: string }): boolean;
 }
 
+/** Shared by all publishers of an application. */
+const servedPaths = new WeakMap<HttpServer, Set<string>>();
+
 /**
  * Serves the key set on the application's HTTP adapter, without its prefix, versions and guards, which do not apply to the
  * well-known paths of RFC 8615.
@@ -128,7 +131,9 @@ export class JwksRoute implements OnModuleInit {
     const adapter = this.adapterHost.httpAdapter as HttpServer | null | undefined;
     if (adapter === null || adapter === undefined) return;
     const { path, maxAge } = this.options;
-    if (isTaken(adapter, 'GET', path)) throw pathTaken(path);
+    const served = servedPaths.get(adapter) ?? new Set();
+    if (served.has(path) || isTaken(adapter, 'GET', path)) throw pathTaken(path);
+    servedPaths.set(adapter, served.add(path));
     const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
       try {
         const keys = await this.jwks.document();
@@ -174,7 +179,7 @@ function pathTaken(path: string): WebhookConfigurationError {
   return new WebhookConfigurationError([
     {
       path: 'publisher.jwks.path',
-      message: `the application has a route for GET ${path} already; give one of them another path`,
+      message: `the application, or another publisher, has a route for GET ${path} already; give one of them another path`,
     },
   ]);
 }

@@ -33,6 +33,16 @@ describe.each(adapters)('the stream of changes on %s', (_, create) => {
     expect((await call(origin, 'GET', `${API}/session`)).status).toBe(200);
   });
 
+  it('forbids to compress it, which would hold changes back', async () => {
+    started = await startConsole(create());
+    const stream = await new Promise<IncomingMessage>((resolve, reject) => {
+      get(`${started.origin}${API}/events`, resolve).on('error', reject);
+    });
+    stream.destroy();
+
+    expect(stream.headers['cache-control']).toBe('no-store, no-transform');
+  });
+
   it('ends streams after five minutes, so that a guard sees their readers again', async () => {
     let isAllowed = true;
     @Injectable()

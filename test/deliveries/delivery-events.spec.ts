@@ -262,7 +262,12 @@ describe('@OnWebhookDelivery', () => {
       @OnWebhookDelivery('exhausted')
       on(): void {}
     }
-    const providers = [Wrong, PerRequest, PerConsumer];
+    class Made {
+      @OnWebhookDelivery('exhausted')
+      on(): void {}
+    }
+    const factory = { provide: Made, scope: Scope.REQUEST, useFactory: () => new Made() };
+    const providers = [Wrong, PerRequest, PerConsumer, factory];
     const starting = startApp(new ExpressAdapter(), { providers });
 
     await expect(starting).rejects.toMatchObject({
@@ -272,6 +277,7 @@ describe('@OnWebhookDelivery', () => {
         { path: 'Wrong.off', message: expect.stringContaining('did you mean "exhausted"?') },
         { path: 'PerRequest.on', message: expect.stringContaining('request-scoped') },
         { path: 'PerConsumer.on', message: expect.stringContaining('transient') },
+        { path: 'Made.on', message: expect.stringContaining('request-scoped') },
       ],
     });
   });

@@ -61,6 +61,8 @@ class Allow implements CanActivate {
 /** Named like the guard of @nestjs/throttler, which lets every caller through. */
 class ThrottlerGuard extends Allow {}
 class OwnThrottler extends ThrottlerGuard {}
+/** Named like the guard of nestjs-cls, which only opens a context. */
+class ClsGuard extends Allow {}
 
 @Injectable()
 class Wrapping implements NestInterceptor {
@@ -1251,10 +1253,10 @@ describe('WebhookConsoleModule', () => {
       },
     );
 
-    it('does not take a throttler for a guard', async () => {
-      const throttler = { provide: APP_GUARD, useClass: OwnThrottler };
+    it.each([OwnThrottler, ClsGuard])('does not take %p for protection', async (useClass) => {
+      const guard = { provide: APP_GUARD, useClass };
 
-      await expect(starts({}, [throttler])).rejects.toThrow('no guard protects the console');
+      await expect(starts({}, [guard])).rejects.toThrow('no guard protects the console');
     });
 
     it('starts with a guard, a global one, or allowUnguarded', async () => {

@@ -1,8 +1,21 @@
 import { describe, expect, it } from '@jest/globals';
-import { Injectable, Scope, ValidationPipe, type ValidationPipeOptions } from '@nestjs/common';
+import {
+  Controller,
+  Injectable,
+  Scope,
+  UsePipes,
+  ValidationPipe,
+  type ValidationPipeOptions,
+} from '@nestjs/common';
 import { APP_PIPE } from '@nestjs/core';
 import { IsInt } from 'class-validator';
-import { OnWebhookEvent } from 'nestjs-webhook-token';
+import {
+  OnWebhookEvent,
+  WebhookContext,
+  WebhookData,
+  WebhookEvent,
+  WebhookRoute,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { send } from '../fixtures/http-client.js';
 import { receiverOptions, signed, startApp, type StartOptions } from '../fixtures/receiver-app.js';
@@ -56,6 +69,57 @@ describe.each(adapters)('the global ValidationPipe of an application on %s', (_,
     expect(handled).toEqual([{ total: 1, isAdmin: true }]);
     expect(handled[0]).toBeInstanceOf(Order);
     expect(lines).toContain(WARNING);
+  });
+});
+
+const CUSTOM = new ValidationPipe({ ...STRICT, transform: true, validateCustomDecorators: true });
+
+describe.each(adapters)('a ValidationPipe with validateCustomDecorators on %s', (_, make) => {
+  it('leaves the event of routes and handlers as it is', async () => {
+    const got: unknown[] = [];
+    @Controller('own')
+    class Routes {
+      @WebhookRoute('decorated')
+      decorated(@WebhookData() order: Order, @WebhookContext() event: WebhookEvent): void {
+        got.push(['decorated route', order.total, event.event]);
+      }
+      @WebhookRoute('plain')
+      plain(event: WebhookEvent, order: Order): void {
+        got.push(['plain route', order.total, event.event]);
+      }
+    }
+    @Injectable()
+    @UsePipes(CUSTOM)
+    class Handlers {
+      @OnWebhookEvent('order.created')
+      decorated(@WebhookData() order: Order, @WebhookContext() event: WebhookEvent): void {
+        got.push(['decorated handler', order.total, event.event]);
+      }
+      @OnWebhookEvent('order.created')
+      plain(order: Order, event: WebhookEvent): void {
+        got.push(['plain handler', order.total, event.event]);
+      }
+    }
+    const { app, origin } = await startApp(make(), {
+      options: receiverOptions({ validation: {} }),
+      controllers: [Routes],
+      providers: [Handlers],
+      configure: (one) => void one.useGlobalPipes(CUSTOM),
+    });
+    const statuses: number[] = [];
+    for (const path of ['/webhooks', '/own/decorated', '/own/plain']) {
+      const token = signed({ data: { total: 1 } });
+      statuses.push((await send(origin, { method: 'HEAD', path, token })).status);
+    }
+    await app.close();
+
+    expect(statuses).toEqual([204, 204, 204]);
+    expect(got).toEqual([
+      ['decorated handler', 1, 'order.created'],
+      ['plain handler', 1, 'order.created'],
+      ['decorated route', 1, 'order.created'],
+      ['plain route', 1, 'order.created'],
+    ]);
   });
 });
 

@@ -517,6 +517,21 @@ describe('handlers', () => {
     expect(trace).toEqual([['transient', true], 'Derived']);
   });
 
+  it.each([Scope.REQUEST, Scope.TRANSIENT])(
+    'can be provided by a factory of scope %p under the token of their class',
+    async (scope) => {
+      const origin = await start(PerEvent, {
+        provide: DirectlyScoped,
+        scope,
+        useFactory: (perEvent: PerEvent) => new DirectlyScoped(perEvent),
+        inject: [PerEvent],
+      });
+
+      expect((await deliver(origin, 'scoped.event', { a: 1 })).status).toBe(204);
+      expect(trace).toEqual([['direct', 1, 'scoped.event', { a: 1 }]]);
+    },
+  );
+
   it('all run to the end, and a failure of one is the answer', async () => {
     const origin = await start(Several);
     fail = [new ForbiddenException('not you')];

@@ -6,6 +6,7 @@ import { PostgresEndpointStore, PostgresQueue } from 'nestjs-webhook-token/postg
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { WebhookHealthIndicator } from 'nestjs-webhook-token/health';
 import {
+  WebhookModule,
   WebhookStoreError,
   WebhookPublisher,
   WebhookVerifier,
@@ -62,6 +63,12 @@ class SilentQueue extends InProcessQueue {
   }
 }
 
+class UnreadableQueue extends InProcessQueue {
+  override async counts(): Promise<never> {
+    throw new TypeError(CREDENTIAL);
+  }
+}
+
 const publisher = (
   more: Partial<WebhookModuleOptions['publisher']> = {},
 ): WebhookModuleOptions['publisher'] => ({
@@ -80,11 +87,14 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     [started, jwks] = [undefined, undefined];
   });
 
-  async function start(options: WebhookModuleOptions): Promise<StartedApp> {
+  async function start(
+    options: WebhookModuleOptions,
+    imports: unknown[] = [],
+  ): Promise<StartedApp> {
     limits = {};
     started = await startApp(createAdapter(), {
       options,
-      imports: [TerminusModule.forRoot({ logger: false })],
+      imports: [TerminusModule.forRoot({ logger: false }), ...imports],
       providers: [WebhookHealthIndicator],
       controllers: [HealthController],
     });
@@ -176,6 +186,23 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       checks: { 'publisher.deliveries': 'late', 'publisher.queue': 'up' },
       lagMs: 300_001,
       pending: 1,
+    });
+  });
+
+  it('names the failure if the deliveries of another module are late', async () => {
+    const clock = new TestClock();
+    const queue = new InProcessQueue({ clock: new TestClock() });
+    const late = { clock, publisher: publisher({ queue }), isGlobal: false };
+    const failing = { publisher: publisher({ queue: new UnreadableQueue() }) };
+    const { app } = await start(failing, [WebhookModule.forRoot(late)]);
+    for (const each of app.get(WebhookPublisher, { each: true, strict: false })) {
+      await each.publish('order.created', { id: 1 }, { delay: '1s' });
+    }
+    await clock.advance(301_001);
+
+    expect(await health()).toMatchObject({
+      status: 503,
+      webhooks: { checks: { 'publisher.deliveries': 'TypeError' } },
     });
   });
 

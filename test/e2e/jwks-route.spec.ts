@@ -321,6 +321,13 @@ describe.each(adapters)('the public keys on %s', (name, createAdapter) => {
     }
   });
 
+  it('cannot be mounted at the path of another publisher', async () => {
+    const other = { publisher: publisherOptions({}), isGlobal: false };
+    const starting = start({}, { imports: [WebhookModule.forRoot(other)] });
+
+    await expect(starting).rejects.toThrow(/publisher\.jwks\.path: .*GET \S+ already/);
+  });
+
   it('leave the other methods of the path to the application', async () => {
     await start({}, { controllers: [Taken] as Type[] });
 

@@ -170,6 +170,18 @@ describe.each(adapters)('webhook modules on %s', (_, createAdapter) => {
       });
     });
 
+    it('that only another webhook module has, which its module imports second', async () => {
+      const [first, second] = ['shop', 'nope'].map((name) =>
+        WebhookModule.forRoot({ receiver: { name, ...trusting }, isGlobal: false }),
+      );
+      class Feature {}
+      Module({ imports: [first!, second!], controllers: [Misnamed] })(Feature);
+
+      await expect(start(createAdapter(), { imports: [Feature] })).rejects.toThrow(
+        /Misnamed\.receive: receiver "nope".*configured: "shop".*uses only the first webhook module/,
+      );
+    });
+
     it("but not if the application's own guard selects the receiver", async () => {
       @Injectable()
       class Choosing extends WebhookGuard {

@@ -259,6 +259,31 @@ describe('addWebhooks', () => {
     }
   });
 
+  it('documents receivers of the same name in two modules each as that of its own', async () => {
+    class Feature {}
+    const sender = standardWebhooks({ secret: WHSEC });
+    const receiver = { name: 'partner', path: 'partner-hooks', sender };
+    Module({
+      imports: [WebhookModule.forRoot({ receiver, isGlobal: false })],
+      controllers: [PartnerHooks],
+    })(Feature);
+    const issuers = [{ issuer: ISSUER, secret: SECRET }];
+    const { app } = await startApp(adapters[0]![1](), {
+      options: { receiver: { name: 'partner', path: 'own', issuers } },
+      imports: [Feature],
+    });
+    const document = documentOf(app);
+    await app.close();
+
+    const ids = Object.values(document.paths).flatMap((path) =>
+      Object.values(path as Record<string, Operation>).map(({ operationId }) => operationId),
+    );
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(operation(document, 'paths', '/partner/events')).not.toHaveProperty('security');
+    expect(operation(document, 'paths', '/partner/events', 'head')).toBeUndefined();
+    expect(operation(document, 'paths', '/own', 'head')).toHaveProperty('security');
+  });
+
   it.each([
     ['standard-webhooks', true],
     ['standard-webhooks', false],

@@ -11,6 +11,7 @@ import {
   Param,
   Post,
   Req,
+  Scope,
   UseGuards,
   UseInterceptors,
   type ArgumentsHost,
@@ -641,16 +642,47 @@ class AllGuarded {
   }
 }
 
-it.each(adapters)('the guard of the module can be global, on %s', async (_, createAdapter) => {
-  seen.length = 0;
-  const { app, origin } = await startApp(createAdapter(), {
-    options: receiverOptions({ path: undefined }),
-    controllers: [AllGuarded],
-    providers: [{ provide: APP_GUARD, useExisting: WebhookGuard }],
-  });
-  const { status } = await post(origin, signedBody('{"a":1}'), { path: '/all' });
-  await app.close();
+@Injectable({ scope: Scope.REQUEST })
+class ScopedGuard extends WebhookGuard {}
 
-  expect(status).toBe(201);
-  expect(seen).toEqual([[{ a: 1 }, 'order.created']]);
-});
+@Controller('all')
+@UseGuards(ScopedGuard)
+class ScopedGuarded extends AllGuarded {}
+
+it.each(
+  adapters.flatMap(([adapter, createAdapter]) => [
+    {
+      guard: 'the guard of the module, global',
+      controllers: [AllGuarded],
+      providers: [{ provide: APP_GUARD, useExisting: WebhookGuard }],
+      adapter,
+      createAdapter,
+    },
+    {
+      guard: 'a request-scoped subclass, global',
+      controllers: [AllGuarded],
+      providers: [{ provide: APP_GUARD, useClass: ScopedGuard }],
+      adapter,
+      createAdapter,
+    },
+    {
+      guard: 'a request-scoped subclass on a controller',
+      controllers: [ScopedGuarded],
+      providers: [],
+      adapter,
+      createAdapter,
+    },
+  ]),
+)(
+  'a route gets the body of its first request with $guard, on $adapter',
+  async ({ controllers, providers, createAdapter }) => {
+    seen.length = 0;
+    const options = receiverOptions({ path: undefined });
+    const { app, origin } = await startApp(createAdapter(), { options, controllers, providers });
+    const { status } = await post(origin, signedBody('{"a":1}'), { path: '/all' });
+    await app.close();
+
+    expect(status).toBe(201);
+    expect(seen).toEqual([[{ a: 1 }, 'order.created']]);
+  },
+);

@@ -9,6 +9,7 @@ import {
   type NestInterceptor,
   type PipeTransform,
   type Provider,
+  Scope,
   type Type,
   UseFilters,
   UseGuards,
@@ -176,6 +177,10 @@ class GuardedClass {
 describe('guards, interceptors, filters and pipes of a handler', () => {
   it.each<[string, Provider]>([
     ['useFactory', { provide: Billing, useFactory: () => new Billing() }],
+    [
+      'a request-scoped useFactory',
+      { provide: Billing, scope: Scope.REQUEST, useFactory: () => new Billing() },
+    ],
     ['useValue', { provide: Billing, useValue: new Billing() }],
   ])('that Nest does not create for %s fail start-up', async (_, provider) => {
     const starting = startApp(new ExpressAdapter(), { providers: [provider] });

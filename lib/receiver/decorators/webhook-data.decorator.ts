@@ -75,8 +75,16 @@ function decorateParameter(
 ): ParameterDecorator {
   return (target, key, index) => {
     addParameter(target, key!, index, parameter, pipes);
+    hideEventType(target, key!, index);
     onRoute(parameter, ...pipes)(target, key, index);
   };
+}
+
+/** Records the event's type as `Object`: a ValidationPipe with `validateCustomDecorators` would build another event from this one. */
+function hideEventType(target: object, key: string | symbol, index: number): void {
+  const types = parameterTypes(target, key);
+  if (types?.[index] !== WebhookEvent) return;
+  Reflect.defineMetadata('design:paramtypes', types.with(index, Object), target, key);
 }
 
 /** One decorator for all parameters, so that Nest replaces what an overridden method takes at the same position. */
@@ -117,6 +125,7 @@ export function takeByPosition(target: object, key: string | symbol, length = 2)
   const take = (index: number, parameter: HandlerParameter): void => {
     if (index >= (types?.length ?? length)) return;
     addParameter(target, key, index, { ...parameter, isByPosition: true }, []);
+    hideEventType(target, key, index);
   };
   take(data, dataParameter({}, target, key, data));
   take(event, EVENT_PARAMETER);

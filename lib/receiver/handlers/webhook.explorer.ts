@@ -91,11 +91,11 @@ export class WebhookExplorer {
     receivers: readonly ResolvedReceiver[],
     classValidator: ClassValidatorInstallation,
   ): ConfigurationProblem[] {
-    const { host, prototype, key, method, name } = hosted;
+    const { prototype, key, method, name } = hosted;
     const subscriptions = readSubscriptions(method);
     if (subscriptions.length === 0) return [];
     // One handler per method, however many of its subscriptions match: an event runs it once.
-    const { call, skipped } = callOf(host, key);
+    const { call, skipped } = callOf(hosted);
     const handler: WebhookHandler = { name, call };
     const problems: ConfigurationProblem[] = [];
     if (skipped.size > 0) problems.push({ path: name, message: skippedMessage([...skipped]) });
@@ -282,23 +282,23 @@ class WebhookHandlerContext {
  * The function that calls a method, on an instance of the event's scope if its provider is scoped.
  *
  * @returns also the names of the method's guards, interceptors, filters and pipes that would not run: Nest creates those of classes
- *   only. A scoped provider is always a class.
+ *   only
  */
-function callOf(
-  wrapper: MethodHost,
-  methodName: string,
-): { readonly call: WebhookHandler['call']; readonly skipped: ReadonlySet<string> } {
-  const context = new WebhookHandlerContext(wrapper);
+function callOf({ host, prototype, key }: HostedMethod): {
+  readonly call: WebhookHandler['call'];
+  readonly skipped: ReadonlySet<string>;
+} {
+  const context = new WebhookHandlerContext(host);
   const { skipped } = context;
-  if (!isScoped(wrapper)) {
-    return { call: context.wrap(wrapper.instance as object, methodName), skipped };
-  }
+  if (!isScoped(host)) return { call: context.wrap(host.instance as object, key), skipped };
+  // Finds what Nest would skip; the instances do not exist yet.
+  if (host.isNotMetatype) context.wrap(prototype, key);
   // Of its own module: another one may provide the same class.
-  const { instance: moduleRef } = wrapper.host!.getProviderByKey(ModuleRef);
+  const { instance: moduleRef } = host.host!.getProviderByKey(ModuleRef);
   const call: WebhookHandler['call'] = async (event, scope) => {
-    const contextId = scope(wrapper.isDependencyTreeDurable());
-    const instance = await moduleRef.resolve<object>(wrapper.token, contextId, { strict: true });
-    return context.wrap(instance, methodName, { contextId, inquirerId: wrapper.id })(event);
+    const contextId = scope(host.isDependencyTreeDurable());
+    const instance = await moduleRef.resolve<object>(host.token, contextId, { strict: true });
+    return context.wrap(instance, key, { contextId, inquirerId: host.id })(event);
   };
   return { call, skipped };
 }

@@ -25,11 +25,11 @@ import type { ResolvedReceiver } from '../receiver-options.resolver.js';
  * need it: their requests never reach a parser.
  */
 export class BodyShield {
-  private readonly guardedReceivers = new Set<() => Iterable<ResolvedReceiver>>();
+  private readonly guardedReceivers: ResolvedReceiver[] = [];
 
-  /** @param receivers - those whose events the guard of a route may let in; asked at each request */
-  addGuarded(receivers: () => Iterable<ResolvedReceiver>): void {
-    this.guardedReceivers.add(receivers);
+  /** @param receivers - those whose events the guard of a route may let in */
+  addGuarded(receivers: Iterable<ResolvedReceiver>): void {
+    this.guardedReceivers.push(...receivers);
   }
 
   /**
@@ -46,16 +46,14 @@ export class BodyShield {
     }
     const { authorization } = request.headers;
     if (request.method !== 'POST' || authorization === undefined) return next();
-    if (this.guardedReceivers.size === 0) return next();
+    if (this.guardedReceivers.length === 0) return next();
     void this.shieldSigned(request).finally(next);
   }
 
   private async shieldSigned(request: IncomingMessage): Promise<void> {
     const { headers } = fromNodeRequest(request, { kind: 'consumed' });
-    for (const receivers of this.guardedReceivers) {
-      for (const receiver of receivers()) {
-        if (await hasTrustedToken(headers, receiver)) return shieldBody(request);
-      }
+    for (const receiver of this.guardedReceivers) {
+      if (await hasTrustedToken(headers, receiver)) return shieldBody(request);
     }
   }
 }

@@ -1,5 +1,5 @@
 import { Inject, Injectable, Logger, type HttpServer } from '@nestjs/common';
-import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
+import { ApplicationConfig, HttpAdapterHost, ModulesContainer } from '@nestjs/core';
 import type { ConfigurationProblem } from '../../errors/webhook.error.js';
 import { refuse } from '../../request/webhook-answers.js';
 import { sendAnswer } from '../node-http.js';
@@ -7,6 +7,7 @@ import type { ResolvedReceiver, ResolvedReceivers } from '../receiver-options.re
 import { WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import { ReceiverReporter } from '../receiver.reporter.js';
 import { ReceivePipeline } from '../receive.js';
+import { WebhookGuard } from '../webhook.guard.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
 import { type AdapterMount, mountPaths, type NodeHandler } from './mounted-paths.js';
@@ -21,7 +22,6 @@ const mounts = new WeakMap<HttpServer, AdapterMount>();
 @Injectable()
 export class WebhookMount {
   private readonly logger = new Logger('WebhookModule');
-  private readonly guards = new Set<object>();
 
   constructor(
     @Inject(WEBHOOK_RECEIVERS) private readonly receivers: ResolvedReceivers,
@@ -29,22 +29,12 @@ export class WebhookMount {
     private readonly pipeline: ReceivePipeline,
     private readonly reporter: ReceiverReporter,
     private readonly config: ApplicationConfig,
+    private readonly modules: ModulesContainer,
   ) {
     if (receivers.size === 0) return;
     // In a test the adapter is created after the providers; an application context without HTTP has none.
     if (this.adapter() !== undefined) this.prepare();
     else this.adapterHost.init$.subscribe(() => this.prepare());
-  }
-
-  /** Registers an instance of the guard. The module has one itself; Nest creates others only for routes that use it. */
-  addGuard(guard: object): void {
-    this.guards.add(guard);
-  }
-
-  /** Whether a route, or the whole application, uses the guard. */
-  private get isGuarded(): boolean {
-    const isGlobal = this.config.getGlobalGuards().some((guard) => this.guards.has(guard));
-    return isGlobal || this.guards.size > 1;
   }
 
   /** @returns what prevents it */
@@ -56,7 +46,7 @@ export class WebhookMount {
       const message = `the HTTP adapter "${adapter.getType()}" is not supported; use Express or Fastify, or pass requests to WebhookVerifier.verify()`;
       return [{ path: 'receiver', message }];
     }
-    mount.shield.addGuarded(() => (this.isGuarded ? this.receivers.values() : []));
+    if (this.isGuarded()) mount.shield.addGuarded(this.receivers.values());
     return [...this.receivers.values()].flatMap((receiver) =>
       receiver.path === undefined
         ? []
@@ -70,6 +60,19 @@ export class WebhookMount {
   attach(): void {
     const adapter = this.adapter();
     if (adapter !== undefined) mounts.get(adapter)?.paths.attach(adapter);
+  }
+
+  /** Whether a route, or the whole application, may use the guard. A request-scoped one has no instance yet, but a class. */
+  private isGuarded(): boolean {
+    const hosts = [...this.modules.values()].flatMap(({ injectables, providers }) => [
+      ...injectables.values(),
+      // Every webhook module provides the guard itself, for routes of other modules.
+      ...(providers.has(WEBHOOK_RECEIVERS) ? [] : providers.values()),
+    ]);
+    return (
+      this.config.getGlobalGuards().some((guard) => guard instanceof WebhookGuard) ||
+      hosts.some(({ instance, metatype }) => isGuard(metatype) || instance instanceof WebhookGuard)
+    );
   }
 
   private mountReceiver(
@@ -115,4 +118,10 @@ export class WebhookMount {
     // The type says it is always set; in an application without HTTP it is null.
     return (this.adapterHost.httpAdapter as HttpServer | null | undefined) ?? undefined;
   }
+}
+
+function isGuard(type: object | null): boolean {
+  return (
+    typeof type === 'function' && (type === WebhookGuard || type.prototype instanceof WebhookGuard)
+  );
 }
