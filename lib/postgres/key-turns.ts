@@ -44,6 +44,8 @@ SELECT set_config('lock_timeout', before, true) AS lock_timeout FROM setting WHE
  *
  * A statement does not see what was committed after its start, while it waited for a key. Then the key has another number than it
  * saw: such deliveries are `held`, since one that it does not see may hold their key.
+ *
+ * Each row has its matches: `FULL` keeps out nested loops, which the planner would choose since it expects one row.
  */
 export function numbering(schema: string): Omit<KeyedParts, 'onConflict'> {
   return {
@@ -71,7 +73,7 @@ export function numbering(schema: string): Omit<KeyedParts, 'onConflict'> {
 ), numbered AS MATERIALIZED (
   SELECT place, counted.sequence - count + rank AS number,
     is_held OR rank > 1 OR counted.sequence - count <> coalesce(seen, start) AS held
-  FROM ranked JOIN keys USING (lane, ordering_key) JOIN counted USING (lane, ordering_key)
+  FROM ranked FULL JOIN keys USING (lane, ordering_key) FULL JOIN counted USING (lane, ordering_key)
 )`,
     source: 'fresh AS given LEFT JOIN numbered USING (place)',
     number: 'coalesce(number, sequence)',

@@ -150,6 +150,26 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
     }
 
     it.each<[string, number, () => Promise<unknown>]>([
+      [
+        'records 1,000 deliveries, each with its own ordering key',
+        1_000,
+        async () => {
+          const deliveries = Array.from({ length: 1_000 }, (_, index) => {
+            const { delivery, notBefore } = due(`keyed-${index}`);
+            return { delivery: { ...delivery, orderingKey: `key-${index}` }, notBefore };
+          });
+          const recorded = deliveries.map(({ delivery: { id } }) => ({
+            given_id: id,
+            fresh: true,
+            id: null,
+          }));
+          const run = async (...query: Query) => {
+            await explain.query(60_000, ...query);
+            return recorded;
+          };
+          return table.record(run, deliveries, { notifies: true, waits: true });
+        },
+      ],
       ['claims 50 due deliveries', 50, async () => claim({ limit: 50, lanes: { 'lane-1': 2 } })],
       [
         'claims 2 due deliveries of a lane behind those of others',
