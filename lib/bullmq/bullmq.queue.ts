@@ -343,6 +343,10 @@ export class BullMqQueue extends WebhookQueue {
       return await inTime(this.clock, this.options.timeout, command, noAnswer);
     } catch (cause) {
       this.replicaExit.after(cause);
+      // ioredis takes a script for loaded that was sent in a refused MULTI. It sends it again on a new connection.
+      if (/^(?:EXECABORT|NOSCRIPT)\b/.test(String((cause as Error | null)?.message))) {
+        this.replaceConnection();
+      }
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
   }

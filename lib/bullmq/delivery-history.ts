@@ -19,8 +19,8 @@ const MAX_UNWRITTEN = 10_000;
 const TAKEN_FOR = 60_000;
 /** Milliseconds for which an entry may be ahead of its job. */
 export const SETTLING = 60_000;
-/** Groups that one script counts. */
-const GROUPS = 1_000;
+/** Groups that one script counts: other commands wait for it. */
+const GROUPS = 100;
 const STATUSES: readonly DeliveryStatus[] = ['pending', 'delivered', 'dead'];
 
 /*
@@ -155,30 +155,58 @@ end
 return { score, id, unpack(found) }`,
 );
 
-/** ARGV: since, until, groups. Returns for each pending, delivered, dead, held and the earliest due time or ''. */
+/**
+ * ARGV: since, until, the length of a step ('' to count all together), groups. Returns for each group and step that is not empty: the
+ * number of the group and that of the step, from 0, then pending, delivered, dead, held and the earliest due time or ''.
+ */
 const COUNT = new QueueScript(
   'webhooksCountHistory',
-  `local since, till = tonumber(ARGV[1]), tonumber(ARGV[2])
-local counts = {}
-for i = 3, #ARGV do
-  local set = function(status) return KEYS[1] .. ':by:group:' .. status .. ':' .. ARGV[i] end
-  for _, status in ipairs({ 'pending', 'delivered', 'dead' }) do
-    counts[#counts + 1] = redis.call('ZCOUNT', set(status), ARGV[1], '(' .. ARGV[2])
+  `local since, till, length = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local function stepOf(time) return length and math.floor((time - since) / length) or 0 end
+local rows = {}
+for i = 4, #ARGV do
+  local steps = {}
+  local function add(number, column, count)
+    local step = steps[number] or { i - 4, number, 0, 0, 0, 0, '' }
+    step[column], steps[number] = step[column] + count, step
   end
-  counts[#counts + 1] = redis.call('ZCOUNT', KEYS[1] .. ':held:' .. ARGV[i], ARGV[1], '(' .. ARGV[2])
-  local oldest, from = '', 0
-  while counts[#counts - 3] > 0 and oldest == '' do
+  local pending = KEYS[1] .. ':by:group:pending:' .. ARGV[i]
+  local sets = { pending, KEYS[1] .. ':by:group:delivered:' .. ARGV[i], KEYS[1] .. ':by:group:dead:' .. ARGV[i], KEYS[1] .. ':held:' .. ARGV[i] }
+  for position, set in ipairs(sets) do
+    local count = redis.call('ZCOUNT', set, ARGV[1], '(' .. ARGV[2])
+    if count > 0 and not length then
+      add(0, position + 2, count)
+    elseif count > 200 then
+      for from = since, till - 1, length do
+        local found = redis.call('ZCOUNT', set, from, string.format('(%.0f', math.min(from + length, till)))
+        if found > 0 then add(stepOf(from), position + 2, found) end
+      end
+    elseif count > 0 then
+      -- Cheaper than a count of each step.
+      local page = redis.call('ZRANGEBYSCORE', set, ARGV[1], '(' .. ARGV[2], 'WITHSCORES')
+      for k = 2, #page, 2 do add(stepOf(tonumber(page[k])), position + 2, 1) end
+    end
+  end
+  local missing, from = 0, 0
+  for _, step in pairs(steps) do
+    if step[3] > step[6] then missing = missing + 1 end
+    rows[#rows + 1] = step
+  end
+  while missing > 0 do
     local page = redis.call('ZRANGE', KEYS[1] .. ':due:' .. ARGV[i], from, from + 99, 'WITHSCORES')
     for k = 1, #page, 2 do
-      local created = tonumber(redis.call('ZSCORE', set('pending'), page[k]) or '-inf')
-      if created >= since and created < till then oldest = page[k + 1] break end
+      local created = tonumber(redis.call('ZSCORE', pending, page[k]) or '')
+      local step = created and created >= since and created < till and steps[stepOf(created)]
+      if step and step[7] == '' and step[3] > step[6] then
+        step[7], missing = page[k + 1], missing - 1
+        if missing == 0 then break end
+      end
     end
     from = from + 100
     if #page < 200 then break end
   end
-  counts[#counts + 1] = oldest
 end
-return counts`,
+return rows`,
 );
 
 /**
@@ -337,41 +365,29 @@ export class DeliveryHistory {
   }
 
   async counts({ step, ...filter }: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    if (step !== undefined) return this.countsByStep(filter, step);
     const client = await this.queue.getBackend().client;
     const all = await client.smembers(`${ownKey(this.queue)}:groups`);
     const groups = all.filter((group) => isIn(group, filter));
     const { since = '-inf', until = '+inf', unfinished } = filter;
     const counts: DeliveryCounts[] = [];
     for (let from = 0; from < groups.length; from += GROUPS) {
-      const part = groups.slice(from, from + GROUPS);
-      const values = (await COUNT.run(this.queue, [since, until, ...part])) as (number | string)[];
-      for (const [index, group] of part.entries()) {
-        const [pending, done, dead, held, due] = values.slice(index * 5, index * 5 + 5);
-        const delivered = unfinished === true ? 0 : Number(done);
-        const oldestDue = due === '' ? undefined : Number(due);
-        if (Number(pending) + delivered + Number(dead) === 0) continue;
+      const values = [since, until, step ?? '', ...groups.slice(from, from + GROUPS)];
+      for (const row of (await COUNT.run(this.queue, values)) as CountRow[]) {
+        const [index, number, pending, done, dead, held, due] = row;
+        const delivered = unfinished === true ? 0 : done;
+        if (pending + delivered + dead === 0) continue;
         counts.push({
-          ...groupOf(group),
-          pending: Number(pending),
+          ...groupOf(groups[from + index]!),
+          at: step && Number(since) + number * step,
+          pending,
           delivered,
-          dead: Number(dead),
-          held: Number(held) || undefined,
-          oldestDue,
+          dead,
+          held: held || undefined,
+          oldestDue: due === '' ? undefined : Number(due),
         });
       }
     }
     return counts;
-  }
-
-  private async countsByStep(filter: DeliveryCountFilter, step: number): Promise<DeliveryCounts[]> {
-    const { since = 0, until = since } = filter;
-    const found: DeliveryCounts[] = [];
-    for (let at = since; at < until; at += step) {
-      const part = { ...filter, since: at, until: Math.min(at + step, until) };
-      for (const counts of await this.counts(part)) found.push({ ...counts, at });
-    }
-    return found;
   }
 
   private entryOf(record: DeliveryRecord, at: number): Entry {
@@ -393,6 +409,16 @@ export class DeliveryHistory {
     return changed.reduce((sum, one) => sum + one, 0);
   }
 }
+
+type CountRow = readonly [
+  group: number,
+  step: number,
+  pending: number,
+  delivered: number,
+  dead: number,
+  held: number,
+  due: string,
+];
 
 type Change = readonly [id: string, replaces: string, entry: Entry | undefined];
 

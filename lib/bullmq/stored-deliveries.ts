@@ -1,4 +1,4 @@
-import type { Queue } from 'bullmq';
+import { Job, type Queue } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { FIRST_WAIT_AFTER_THROW } from '../queue/retry-schedule.js';
 import {
@@ -116,8 +116,7 @@ export class StoredDeliveries {
     try {
       const [first] = jobs;
       if (jobs.length === 1) await this.parts.queue.add(first!.name, first!.data, first!.opts);
-      // One MULTI: all or none.
-      else if (jobs.length > 1) await this.parts.queue.addBulk(jobs);
+      else if (jobs.length > 1) await this.addAll(jobs);
     } catch (error) {
       // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
       const added = fresh.map(({ delivery }) => delivery.id);
@@ -130,6 +129,17 @@ export class StoredDeliveries {
     );
     if (indexed !== jobs.length) await this.repair(ids);
     return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
+  }
+
+  /** In one MULTI: all or none. `addBulk` sends a pipeline, and a server that becomes full runs a part of it. */
+  private async addAll(jobs: readonly NewJob[]): Promise<void> {
+    const { queue } = this.parts;
+    const entries = jobs.map(({ name, data, opts }) => {
+      const merged = { ...queue.defaultJobOptions, ...opts };
+      return new Job(queue, name, data, merged, merged.jobId).toFlowEntry();
+    });
+    const results = await queue.getBackend().addFlow(entries);
+    for (const [error] of results) if (error) throw error;
   }
 
   /** Numbers the deliveries that take turns. */
@@ -313,11 +323,7 @@ export class StoredDeliveries {
     return history.check(ids, now);
   }
 
-  private newJob(
-    item: EnqueuedDelivery,
-    priority: number,
-    place: Place | undefined,
-  ): Parameters<Queue['addBulk']>[0][number] {
+  private newJob(item: EnqueuedDelivery, priority: number, place: Place | undefined): NewJob {
     const { clock, keys } = this.parts;
     const dueAt = place?.waits === true ? keys.waitsUntil : item.notBefore;
     return {
@@ -358,6 +364,7 @@ export class StoredDeliveries {
   }
 }
 
+type NewJob = Parameters<Queue['addBulk']>[0][number];
 type Place = Exclude<Awaited<ReturnType<KeyTurns['enter']>>[number], undefined>;
 
 /** The turn of a delivery that is recorded; `undefined` if it has none, or had it before. */

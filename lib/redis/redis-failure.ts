@@ -87,9 +87,15 @@ export class ReplicaExit {
 }
 
 function reasonOf(cause: unknown): string | undefined {
-  const { code, message } = (cause ?? {}) as { code?: unknown; message?: unknown };
+  const { code, message, previousErrors } = (cause ?? {}) as {
+    code?: unknown;
+    message?: unknown;
+    /** Of ioredis: why commands of a MULTI were refused. */
+    previousErrors?: readonly unknown[];
+  };
   if (typeof code === 'string' && SYSTEM_ERRORS[code] !== undefined) return SYSTEM_ERRORS[code];
-  return REPLIES.find(([pattern]) => pattern.test(String(message)))?.[1];
+  const known = REPLIES.find(([pattern]) => pattern.test(String(message)))?.[1];
+  return known ?? (previousErrors && reasonOf(previousErrors[0]));
 }
 
 /** The members that name a server, of options and of the `options` of a client. */

@@ -138,6 +138,36 @@ it('names the package that connection options need', async () => {
     expect(runs.toSorted()).toEqual([...taken, 'a'].toSorted());
   });
 
+  it.each([200, 400, 800, 1_600])(
+    'records all deliveries of a call or none on a server with %i kB of free memory',
+    async (free) => {
+      const server = await redis();
+      const observer = new Redis(server.port, '127.0.0.1');
+      closing.push(async () => observer.disconnect());
+      const [queue] = queueOn(server.port);
+      await queue.check();
+      const used = Number(/used_memory:(\d+)/.exec(await observer.info('memory'))?.[1]);
+      await server.command(`CONFIG SET maxmemory ${used + free * 1024}`);
+      const many = Array.from({ length: 300 }, (_, n) => large(`many-${n}`, 4_000));
+      const ids = many.map(({ delivery }) => delivery.id);
+      const failure = await queue.enqueue(many).catch((error: unknown) => error);
+      await server.command('CONFIG SET maxmemory 0');
+      const states = async () => {
+        const found = await queue.find(ids).catch(() => undefined);
+        return found && new Set(found.map((known) => known?.status));
+      };
+      const publishAgain = async () => queue.enqueue(many).catch(() => undefined);
+      let before: Awaited<ReturnType<typeof states>>;
+      // The connection may be being replaced.
+      while ((before = await states()) === undefined) await sleep(10);
+      while ((await publishAgain()) === undefined) await sleep(10);
+
+      expect(failure).toMatchObject({ message: expect.stringContaining('its memory is full') });
+      expect([...before]).toEqual([undefined]);
+      expect([...(await states())!]).toEqual(['pending']);
+    },
+  );
+
   it('delivers from a full server and records every outcome in the end', async () => {
     const server = await redis(['maxmemory', '12mb'], ['maxmemory-policy', 'noeviction']);
     const [queue] = queueOn(server.port);

@@ -212,6 +212,38 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     expect(history.unwritten.size).toBe(0);
   });
 
+  it('counts the steps of many endpoints in one pass', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    const since = 300_000;
+    const at = (id: string, endpointId: string, createdAt: number) => {
+      const { delivery } = due(id, endpointId);
+      return { delivery: { ...delivery, createdAt }, notBefore: Date.now() + createdAt };
+    };
+    const few = Array.from({ length: 150 }, (_, n) => at(`few-${n}`, `few-${n}`, since + 47_000));
+    const many = Array.from({ length: 300 }, (_, n) => at(`many-${n}`, 'many', since + n * 100));
+    await queue.enqueue([...few, ...many]);
+    const requests = jest.spyOn(bull, 'getBackend');
+    const counts = await queue.counts({ since, until: since + 47_500, step: 1_000 });
+
+    expect(requests.mock.calls.length).toBeLessThan(5);
+    expect(counts.filter(({ endpointId }) => endpointId !== 'many')).toHaveLength(150);
+    expect(counts.find(({ endpointId }) => endpointId === 'few-0')).toMatchObject({
+      at: since + 47_000,
+      pending: 1,
+      oldestDue: few[0]!.notBefore,
+    });
+    const ofMany = counts.filter(({ endpointId }) => endpointId === 'many');
+    expect(ofMany.toSorted((one, other) => one.at! - other.at!)).toMatchObject(
+      Array.from({ length: 30 }, (_, n) => ({
+        at: since + n * 1_000,
+        pending: 10,
+        delivered: 0,
+        oldestDue: many[n * 10]!.notBefore,
+      })),
+    );
+  });
+
   it('lists a delivery by the time of the publish that recorded it, not of one that failed', async () => {
     const clock = new TestClock(Date.now());
     const bull = bullQueue();
