@@ -520,7 +520,7 @@ describeInBrowser('tasks in the console', () => {
     await open(`#/deliveries/${encodeURIComponent(id)}`);
     await page.getByRole('button', { name: 'Copy as curl' }).click();
     await page.getByRole('status').getByText('Copied', { exact: false }).waitFor();
-    const copied = (await page.evaluate('navigator.clipboard.readText()')) as string;
+    const copied = await page.evaluate<string>('navigator.clipboard.readText()');
 
     expect(copied).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/);
     const script = `curl() { printf %s "\${@: -1}"; }; ${copied}`;
