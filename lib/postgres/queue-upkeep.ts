@@ -149,12 +149,12 @@ SELECT count(*)::int AS seen FROM old`;
   FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
   ON CONFLICT (queue, at, endpoint_id, tenant, receiver)
     DO UPDATE SET delivered = total.delivered + excluded.delivered, dead = total.dead + excluded.dead
-  RETURNING total.delivered, total.dead
+  RETURNING total.*
 )
 SELECT (SELECT count(*)::int FROM merged) AS merged,
-  (SELECT count(*)::int FROM counted WHERE delivered = 0 AND dead = 0) AS emptied`;
+  (SELECT json_agg(counted)::text FROM counted WHERE delivered = 0 AND dead = 0) AS emptied`;
     const [row] = await this.connection.query(statement, [name]);
-    if (Number(row!['emptied']) > 0) await this.deleteEmptyCounts();
+    if (row!['emptied'] !== null) await this.deleteEmptyCounts(row!['emptied']);
     return Number(row!['merged']) < MERGED_AT_ONCE ? MERGE_INTERVAL : 0;
   }
 
@@ -219,10 +219,7 @@ SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEF
     const condition = `queue = $1::text AND ${expires} <= ${now('$2')} - $3::float8 * interval '1 ms'`;
     const { name, now: time } = this.connection;
     const [row] = await this.deleteBatch(condition, order, [name, time, keep]);
-    const gone = Number(row!['gone']);
-    const hasMore = gone >= DELETED_AT_ONCE;
-    if (gone > 0 && !hasMore) await this.deleteEmptyCounts();
-    return hasMore;
+    return Number(row!['gone']) >= DELETED_AT_ONCE;
   }
 
   /** @param least - deleted rows of a batch after which another one follows */
@@ -232,9 +229,7 @@ SELECT (SELECT count(*)::int FROM page) AS seen, last.* FROM (SELECT) AS one LEF
     least: number,
   ): Promise<number> {
     const batch = async () => this.deleteBatch(condition, 'created_at, id', values);
-    const deleted = await deleteInBatches(least, batch);
-    await this.deleteEmptyCounts();
-    return deleted;
+    return deleteInBatches(least, batch);
   }
 
   /**
@@ -260,11 +255,13 @@ SELECT count(*)::int AS gone FROM gone`;
     return this.connection.queryInIndexOrder(statement, values);
   }
 
-  private async deleteEmptyCounts(): Promise<void> {
-    const { schema, name } = this.connection;
-    await this.connection.query(
-      `DELETE FROM ${schema}.delivery_count WHERE queue = $1::text AND delivered = 0 AND dead = 0`,
-      [name],
-    );
+  /** A locked row is being changed by another process, which finds it empty too. @param rows - of `delivery_count`, as JSON */
+  private async deleteEmptyCounts(rows: unknown): Promise<void> {
+    const { schema } = this.connection;
+    const statement = `DELETE FROM ${schema}.delivery_count WHERE ctid = ANY (ARRAY(
+  SELECT total.ctid FROM json_populate_recordset(NULL::${schema}.delivery_count, $1::text::json) AS empty
+  JOIN ${schema}.delivery_count AS total USING (queue, at, endpoint_id, tenant, receiver)
+  WHERE total.delivered = 0 AND total.dead = 0 FOR UPDATE OF total SKIP LOCKED))`;
+    await this.connection.query(statement, [rows]);
   }
 }

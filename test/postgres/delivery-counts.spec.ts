@@ -133,12 +133,12 @@ const HOUR = 3_600_000;
     await queue.prune(Date.now() + 60_000);
     const pruned = await counted();
     await mergeAll();
-    await queue.prune(Date.now() + 60_000);
+    await until(async () => (await rowsIn('delivery_count')) === 0);
     await queue.stop(Date.now() + 5_000);
 
     expect(merged).toEqual(first);
     expect(pruned).toEqual([]);
-    expect([await rowsIn('delivery_count'), await rowsIn('delivery_change')]).toEqual([0, 0]);
+    expect(await rowsIn('delivery_change')).toBe(0);
   });
 });
 

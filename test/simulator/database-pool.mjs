@@ -105,7 +105,7 @@ class Connection {
     // No run takes as long as an unused key is kept.
     if (operation === 'deleteUnused') return [{ seen: 0 }];
     // Nothing that is checked depends on counts.
-    if (operation === 'merge') return [{ merged: 0, emptied: 0 }];
+    if (operation === 'merge') return [{ merged: 0, emptied: null }];
     return process.call(name, operation, async () => {
       // The server has rolled it back, and closed the connection.
       if (transaction !== undefined && transaction.state !== 'open') throw closed();
