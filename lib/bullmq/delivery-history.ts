@@ -368,7 +368,8 @@ export class DeliveryHistory {
     const client = await this.queue.getBackend().client;
     const all = await client.smembers(`${ownKey(this.queue)}:groups`);
     const groups = all.filter((group) => isIn(group, filter));
-    const { since = '-inf', until = '+inf', unfinished } = filter;
+    const [first, last] = step === undefined ? ['-inf', '+inf'] : [0, 0];
+    const { since = first, until = last, unfinished } = filter;
     const counts: DeliveryCounts[] = [];
     for (let from = 0; from < groups.length; from += GROUPS) {
       const values = [since, until, step ?? '', ...groups.slice(from, from + GROUPS)];
