@@ -316,15 +316,14 @@ export class ClaimLoop {
       free,
     );
     if (limitedLanes !== undefined) this.limited.discovered(limitedLanes, start);
-    const isLast = claimed.length === 0 && limitedLanes === undefined;
-    if (isLast) this.nextScan = start + (dueIn ?? pollInterval);
-    else {
+    let until = start;
+    if (claimed.length > 0 || limitedLanes !== undefined) {
       this.mayBeMore = true;
       // A fast lane is full for a moment only, and its next delivery needs no claim of its own.
-      const areSlow = full.every((lane) => this.lanes.isSlow(lane, start));
+      const areSlow = full.length > 0 && full.every((lane) => this.lanes.isSlow(lane, start));
       if (limitedLanes !== undefined || dueIn === undefined || !areSlow) return;
-    }
-    const until = isLast ? start : start + dueIn!;
+      until += dueIn;
+    } else this.nextScan = start + (dueIn ?? pollInterval);
     this.backlog.recordScan({ from, until, start, end: clock.now(), full });
     // An attempt of one of them may have ended during the scan.
     const { lanes, elsewhere } = this.freeByLane();
