@@ -50,8 +50,10 @@ function isPresent(text: string | undefined): text is string {
 
 /** Without control characters and tokens, which an application may echo. */
 function printable(text: string): string {
-  return text
-    .replace(/\p{Cc}+/gu, ' ')
-    .replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
-    .slice(0, 500);
+  return withoutTokens(text.replace(/\p{Cc}+/gu, ' ')).slice(0, 500);
+}
+
+/** @param text - of an answer, which may repeat a token */
+export function withoutTokens(text: string): string {
+  return text.replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>');
 }

@@ -1,3 +1,4 @@
+import { unpadded } from '../token/decoding.js';
 import { UsageError } from './arguments.js';
 import { withoutMark } from './text-encoding.js';
 
@@ -51,10 +52,6 @@ function fromBase64(value: unknown): Buffer {
     throw new UsageError('"bodyBase64" must be a base64 string.');
   }
   return bytes;
-}
-
-function unpadded(base64: string): string {
-  return base64.replace(/=+$/, '');
 }
 
 function parseObject(bytes: Buffer): Record<string, unknown> {

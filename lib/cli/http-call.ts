@@ -7,6 +7,7 @@ import {
   LOOPBACK_NETWORKS,
 } from '../egress/egress-policy.js';
 import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
+import { ByteChunks } from '../token/payload.js';
 import { readTimeout, UsageError } from './arguments.js';
 import type { Arguments } from './command.interface.js';
 
@@ -117,16 +118,14 @@ export async function call(
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       request.on('response', resolve).on('error', reject).end(body);
     });
-    const chunks: Buffer[] = [];
-    let size = 0;
+    const chunks = new ByteChunks();
     for await (const chunk of response as AsyncIterable<Buffer>) {
-      if (size < MAX_ANSWER_BYTES) chunks.push(chunk);
-      size += chunk.length;
+      if (chunks.length < MAX_ANSWER_BYTES) chunks.add(chunk);
     }
     return {
       status: response.statusCode!,
       headers: response.headers,
-      body: Buffer.concat(chunks).subarray(0, MAX_ANSWER_BYTES),
+      body: chunks.bytes().subarray(0, MAX_ANSWER_BYTES),
       durationMs: Date.now() - started,
     };
   } catch (error) {

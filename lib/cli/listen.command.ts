@@ -11,6 +11,7 @@ import { fromRequestLike } from '../request/request-like.js';
 import { openRequest } from '../request/open-request.js';
 import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
+import { ByteChunks } from '../token/payload.js';
 import { readApplicationAnswer } from './application-answer.js';
 import { interruption, KEY_HELP, readPort, UsageError } from './arguments.js';
 import { MAX_BODY_BYTES, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
@@ -227,14 +228,12 @@ function headersOf({ headers }: CallAnswer): OutgoingHttpHeaders {
 }
 
 async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let size = 0;
+  const chunks = new ByteChunks();
   for await (const chunk of request as AsyncIterable<Buffer>) {
-    size += chunk.length;
     // One byte more than allowed, so that it is refused as too large.
-    if (size <= MAX_BODY_BYTES + chunk.length) chunks.push(chunk);
+    if (chunks.length <= MAX_BODY_BYTES) chunks.add(chunk);
   }
-  return Buffer.concat(chunks);
+  return chunks.bytes();
 }
 
 function printableData(data: unknown): unknown {

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { errorName } from '../errors/webhook.error.js';
+import { ByteChunks } from '../token/payload.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, loadAssets, pageHeaders } from './console-assets.js';
@@ -11,7 +12,6 @@ import { ConsoleLimits } from './console-limits.js';
 import { ConsoleError, problemOf } from './console-problem.js';
 import type { ConsoleCall, ConsoleRoute } from './console-route.js';
 import { ConsoleService } from './console.service.js';
-import { ByteChunks } from '../token/payload.js';
 import { ConsoleStreams } from './console.streams.js';
 import {
   type ConsoleAccess,
@@ -388,8 +388,9 @@ async function unreadBody(node: IncomingMessage): Promise<unknown> {
   const chunks = new ByteChunks();
   for await (const chunk of node as AsyncIterable<Buffer>) {
     chunks.add(chunk);
-    if (chunks.length > MAX_BODY)
+    if (chunks.length > MAX_BODY) {
       throw new ConsoleError('invalid_option', 'The body is too large.');
+    }
   }
   if (chunks.length === 0) return undefined;
   try {

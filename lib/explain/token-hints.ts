@@ -1,6 +1,6 @@
 import { isAuthenticatedRefusal } from '../request/open-request.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import type { CompactToken } from '../token/decoding.js';
+import { type CompactToken, unpadded } from '../token/decoding.js';
 import {
   type IssuerKeys,
   type TrustedIssuers,
@@ -275,10 +275,6 @@ function trimmed(secret: Buffer): Buffer | undefined {
   const string = secret.toString('latin1');
   const trim = string.trim();
   return trim === string ? undefined : Buffer.from(trim, 'latin1');
-}
-
-function unpadded(base64: string): string {
-  return base64.replace(/=+$/, '');
 }
 
 /** Requires the whole string to be in the encoding: Node's decoders stop at, or skip, other characters. */

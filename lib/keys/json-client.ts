@@ -6,9 +6,9 @@ import {
   type EgressTlsOptions,
   requireFinalAnswer,
 } from '../egress/guarded-agent.js';
-import { ByteChunks } from '../token/payload.js';
 import { decodeUtf8 } from '../token/decoding.js';
 import { parseJson } from '../token/json.js';
+import { ByteChunks } from '../token/payload.js';
 import { reasonOf } from './key-log.js';
 
 /** A request for a JSON document: a GET, or a POST if it has a body. */

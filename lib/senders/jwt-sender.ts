@@ -14,7 +14,7 @@ import {
 } from '../options/rules.js';
 import { readBearerToken } from '../request/open-request.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
-import { parseCompactToken, readClaims } from '../token/decoding.js';
+import { parseCompactToken, readClaims, unpadded } from '../token/decoding.js';
 import { isObject } from '../token/json.js';
 import { hashMismatch } from '../token/payload-hash.js';
 import {
@@ -270,17 +270,13 @@ function boundDigest(claims: JwtClaims, { claim, encoding }: JwtDigest): string 
     throw new WebhookPayloadError('hash_required', `the token has no claim ${claim}`);
   }
   if (typeof value !== 'string') throw hashMismatch();
-  return encoding === undefined || encoding === 'hex'
-    ? value.toLowerCase()
-    : value.replace(/(?<!=)=+$/, '');
+  return encoding === undefined || encoding === 'hex' ? value.toLowerCase() : unpadded(value);
 }
 
 /** @param digest - `sha256:<hex>` */
 function inEncoding(digest: string, { encoding = 'hex' }: JwtDigest = { claim: '' }): string {
   const hex = digest.slice('sha256:'.length);
-  return Buffer.from(hex, 'hex')
-    .toString(encoding)
-    .replace(/(?<!=)=+$/, '');
+  return unpadded(Buffer.from(hex, 'hex').toString(encoding));
 }
 
 function sha256(body: Buffer): string {

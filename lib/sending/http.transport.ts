@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers';
 import { requireFinalAnswer } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
+import { ByteChunks } from '../token/payload.js';
 import {
   answerOfError,
   isAcknowledged,
@@ -23,7 +24,6 @@ import {
   type TransportOptions,
   UNREADABLE,
 } from './connections.js';
-import { ByteChunks } from '../token/payload.js';
 import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 import { RESERVED_HEADERS } from './endpoint.js';

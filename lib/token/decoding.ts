@@ -148,6 +148,11 @@ export function encodeBase64urlText(text: string): string {
   return Buffer.from(text).toString('base64url');
 }
 
+/** Base64 without its padding. */
+export function unpadded(base64: string): string {
+  return base64.replace(/(?<!=)=+$/, '');
+}
+
 /** Strict; a byte order mark is kept, so that JSON.parse refuses it. */
 export const utf8: { decode(bytes: Uint8Array): string } = new TextDecoder('utf-8', {
   fatal: true,

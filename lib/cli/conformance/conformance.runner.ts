@@ -1,3 +1,4 @@
+import { withoutTokens } from '../application-answer.js';
 import { exchange, type ExchangeTarget } from './http-exchange.js';
 import type { ProbeContext } from './probe.context.js';
 import type {
@@ -123,11 +124,8 @@ const MAX_CHALLENGE = 200;
 
 /** The receiver's challenge, reduced to printable characters and without tokens. */
 function challenge({ headers }: ProbeAnswer): string {
-  const text = (headers.get('www-authenticate') ?? '')
-    .replace(/[^\x20-\x7e]/g, '?')
-    .replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>')
-    .slice(0, MAX_CHALLENGE);
-  return text === '' ? '' : `, with ${text}`;
+  const text = (headers.get('www-authenticate') ?? '').replace(/[^\x20-\x7e]/g, '?');
+  return text === '' ? '' : `, with ${withoutTokens(text).slice(0, MAX_CHALLENGE)}`;
 }
 
 /** The message of a socket error contains a name and an address, but nothing that was sent. */

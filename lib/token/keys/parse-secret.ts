@@ -1,5 +1,5 @@
 import { createPublicKey, createSecretKey, type JsonWebKey, KeyObject } from 'node:crypto';
-import { decodeBase64url } from '../decoding.js';
+import { decodeBase64url, unpadded } from '../decoding.js';
 import { isObject } from '../json.js';
 import {
   asKeyObject,
@@ -75,7 +75,7 @@ function stringBytes(text: string): Buffer | string {
   if (text.startsWith('whsec_')) {
     const encoded = text.slice('whsec_'.length);
     const bytes = Buffer.from(encoded, 'base64');
-    return bytes.toString('base64').replace(/=+$/, '') === encoded.replace(/=+$/, '')
+    return unpadded(bytes.toString('base64')) === unpadded(encoded)
       ? refusePublicKey(bytes)
       : 'the part after "whsec_" is not base64';
   }
