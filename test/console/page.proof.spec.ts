@@ -138,12 +138,12 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     partner.status = 503;
     const { deliveries } = await publisher.publish('order.paid', { id: 'o2' }, { tenant: 'acme' });
     await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
-    await page.getByRole('listitem').filter({ hasText: '503' }).waitFor();
+    await page.getByRole('listitem').filter({ hasText: 'answered 503' }).waitFor();
 
     partner.status = 204;
     await page.getByRole('button', { name: 'Retry now' }).click();
 
-    await page.getByRole('listitem').filter({ hasText: '204' }).waitFor();
+    await page.getByRole('listitem').filter({ hasText: /204\s*accepted/ }).waitFor();
     await page.locator('.state').getByText('Delivered').waitFor();
   });
 
