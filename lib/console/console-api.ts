@@ -75,7 +75,6 @@ import type { ConsoleService } from './console.service.js';
  * | `POST api/dead-letters/retry` {@link RetryRequest} | `redeliver`, console only | {@link RetryAnswer} |
  * | `GET api/activity` {@link ActivityQuery} | `view` | {@link ActivityList} |
  * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
- * | `GET api/changes` {@link ChangesQuery} | `view` | {@link ChangesAnswer} |
  *
  * `:id` is percent-encoded by the page. A missing capability is rejected with 403 `missing_capability`.
  */
@@ -474,29 +473,12 @@ export type ConsoleAction =
 export type ActivityList = AnswerOf<ConsoleService['activityList']>;
 
 /**
- * Something that changed in this process: the `data` of a server-sent event, whose `id` is the `sequence` and whose `event` is
- * `change`. Events of the type `ping` arrive every 25 s and keep the connection open. Other processes do not report here, so also
- * reload the visible list every 30 s.
+ * Something that changed in this process: the `data` of a server-sent event, whose `event` is `change`. Events of the type `ping`
+ * arrive every 25 s and keep the connection open. Other processes do not report here, so also reload the visible list every 30 s.
  */
 export interface ConsoleChange {
-  readonly sequence: number;
   readonly topic: 'deliveries' | 'endpoints' | 'inbox' | 'activity';
   /** Id of the delivery or endpoint; absent if several changed. */
   readonly id?: string;
   readonly at: string;
-}
-
-/** Query of `GET api/changes`, the fallback if server-sent events are blocked: poll it every 5 s. */
-export interface ChangesQuery {
-  /** `sequence` of the last answer; left out, the answer has no changes. */
-  readonly after?: string;
-}
-
-/** Answer of `GET api/changes`. */
-export interface ChangesAnswer {
-  readonly sequence: number;
-  /** The changes after it, at most 200. */
-  readonly changes: readonly ConsoleChange[];
-  /** Whether there were more than are kept: reload everything. */
-  readonly gap: boolean;
 }

@@ -7,7 +7,6 @@ import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { ActivityLog } from './activity-log.js';
 import type {
-  ChangesAnswer,
   ConsolePayload,
   ConsoleStats,
   DeliveryQuery,
@@ -18,7 +17,6 @@ import type {
   RedeliverRequest,
   SkipAnswer,
 } from './console-api.js';
-import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import {
   DELIVERY_QUERY,
@@ -68,7 +66,6 @@ export class ConsoleService {
     private readonly deliveries: WebhookDeliveries,
     private readonly endpoints: WebhookEndpoints,
     private readonly inbox: WebhookInbox,
-    private readonly activity: ConsoleActivity,
     private readonly statistics: ConsoleStatistics,
     private readonly clock: WebhookClock,
     private readonly endpointCalls: ConsoleEndpoints,
@@ -109,7 +106,6 @@ export class ConsoleService {
         action: ({ id, body }, answer) => eraseFacts(id, body as EraseRequest, answer),
       }),
       read('activity', (call) => this.activityList(call)),
-      read('changes', (call) => this.changes(call)),
       ...endpointCalls.routes,
       ...recovery.routes,
       ...inboxCalls.routes,
@@ -333,15 +329,6 @@ export class ConsoleService {
     if (ids?.length === 1) return this.ownerOf(ids[0]!);
     if (filter?.endpoint === undefined) return filter?.tenant;
     return (await this.endpoints.get(filter.endpoint)).tenant;
-  }
-
-  private changes({ query, access }: ConsoleCall): ChangesAnswer {
-    const { after } = readQuery(query, ['after']);
-    const sequence = after === undefined ? undefined : Number(after);
-    if (sequence !== undefined && !Number.isSafeInteger(sequence)) {
-      throw invalid('after', 'must be a sequence');
-    }
-    return this.activity.since(sequence, access.tenant);
   }
 }
 

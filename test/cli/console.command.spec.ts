@@ -270,7 +270,7 @@ class Running {
     expect(String(opened.headers['set-cookie'])).toMatch(/; Path=\/; HttpOnly; SameSite=Strict$/);
     expect(String(opened.headers['set-cookie'])).not.toContain(url.hash.slice(7));
     expect((await get('/console/api/deliveries', { cookie })).status).toBe(200);
-    for (const path of ['deliveries', 'session', 'events', 'changes', '']) {
+    for (const path of ['deliveries', 'session', 'events', '']) {
       for (const spelling of [`/console/api/${path}`, `/CONSOLE/API/${path}`]) {
         const { status: code, json } = await get(spelling, { cookie: 'webhook-console-1=x' });
         expect([spelling, code, json?.['code']]).toEqual([spelling, 401, 'session_required']);
