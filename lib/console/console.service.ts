@@ -3,6 +3,7 @@ import { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { readArgument } from '../options/read-options.js';
 import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { ActivityLog } from './activity-log.js';
@@ -22,7 +23,6 @@ import {
   DELIVERY_QUERY,
   ERASE,
   invalid,
-  readBody,
   readDeliveryFilter,
   readPage,
   readQuery,
@@ -234,7 +234,7 @@ export class ConsoleService {
   }
 
   private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
-    const { ids, filter, dryRun, limit } = readBody(body, REDELIVER);
+    const { ids, filter, dryRun, limit } = readArgument(REDELIVER, body ?? {});
     if (ids !== undefined) {
       const scope = { ...readTenant(access, undefined), dryRun };
       const items: RedeliverAnswer['items'][number][] = [];
@@ -273,7 +273,7 @@ export class ConsoleService {
   }
 
   private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
-    const { capabilities = ['view'], expiresIn } = readBody(body, TENANT_LINK);
+    const { capabilities = ['view'], expiresIn } = readArgument(TENANT_LINK, body ?? {});
     // An operator cannot pass on a capability that it lacks.
     requireCapabilities(access, capabilities);
     if (this.options.portal === undefined) {
@@ -284,7 +284,7 @@ export class ConsoleService {
 
   /** Endpoints first, so that nothing new is recorded. */
   private async erase({ id: tenant, body }: ConsoleCall): Promise<EraseAnswer> {
-    const { dryRun } = readBody(body, ERASE);
+    const { dryRun } = readArgument(ERASE, body ?? {});
     const endpoints = await this.endpointCalls.ofTenant(tenant);
     if (dryRun) {
       const { pending, delivered, dead } = await this.deliveries.stats({}, { tenant });
@@ -332,7 +332,7 @@ export class ConsoleService {
   }
 }
 
-/** @throws {@link ConsoleError} `invalid_option` */
+/** @throws {@link WebhookDeliveryError} `invalid_option` */
 function readPlace(after: string): { readonly at: number; readonly id: string } {
   try {
     const [at, id] = JSON.parse(Buffer.from(after, 'base64url').toString()) as unknown[];
