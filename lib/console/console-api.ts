@@ -3,6 +3,7 @@ import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type { RedeliveredDelivery } from '../deliveries/redelivery.js';
 import type {
   EndpointChanges,
+  EndpointFormat,
   EndpointTestResult,
   NewEndpoint,
 } from '../endpoints/webhook-endpoint.interface.js';
@@ -61,7 +62,6 @@ import type { ConsoleService } from './console.service.js';
  * | `DELETE api/endpoints/:id/recovery` | `redeliver` | {@link RecoveryAnswer}: cancels it |
  * | `GET api/endpoints/:id/blocked-keys` | `view` | {@link BlockedKeyList} |
  * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
- * | `GET api/formats` {@link EndpointQuery} | `view` | {@link FormatList} |
  * | `GET api/endpoints/:id/format` | `view` | {@link EndpointFormatRow} |
  * | `POST api/tenants/:id/link` {@link LinkRequest} | `share` and what the link grants, console only | {@link LinkAnswer} |
  * | `POST api/tenants/:id/erase` {@link EraseRequest} | `erase`, console only | {@link EraseAnswer} |
@@ -273,11 +273,8 @@ export type EndpointRow = EndpointList['items'][number];
 /** How an endpoint is doing. */
 export type EndpointHealth = EndpointRow['health'];
 
-/** Answer of `GET api/formats`: how requests to endpoints are signed, and how the last one was that this process saw acknowledged. */
-export type FormatList = AnswerOf<ConsoleEndpoints['formats']>;
-
-/** Answer of `GET api/endpoints/:id/format`. */
-export type EndpointFormatRow = FormatList['items'][number];
+/** Answer of `GET api/endpoints/:id/format`: how its requests are signed, and how the last one was that this process saw acknowledged. */
+export type EndpointFormatRow = Jsonified<EndpointFormat>;
 
 /** Answer of `GET api/endpoints/:id/blocked-keys`: keys whose later deliveries wait for a missed one, at most 500. */
 export type BlockedKeyList = AnswerOf<ConsoleEndpoints['blockedKeys']>;

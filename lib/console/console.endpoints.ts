@@ -54,7 +54,6 @@ export class ConsoleEndpoints {
     read('endpoints/:id/format', async ({ id, access }) =>
       this.endpoints.format(id, scopeOf(access)),
     ),
-    read('formats', (call) => this.formats(call)),
     {
       ...act('POST', 'endpoints', ['manage-endpoints', 'manage-secrets'], (call) =>
         this.createEndpoint(call),
@@ -120,13 +119,6 @@ export class ConsoleEndpoints {
       return { orderingKey: orderingKey!, deliveryId, event, since: updatedAt, failureReason };
     });
     return { items };
-  }
-
-  async formats({ query, access }: ConsoleCall) {
-    const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
-    const request = { ...readTenant(access, tenant), ...readPage({ after, limit }) };
-    const { endpoints: items, next } = await this.endpoints.report(request);
-    return { items, next };
   }
 
   private async ownerOf(id: string): Promise<string | undefined> {
