@@ -44,13 +44,7 @@ import {
   read,
 } from './console-route.js';
 import { type ActionFacts, type ConsoleAccess, requireCapabilities } from './console-session.js';
-import {
-  activityRow,
-  countsOf,
-  shownAnswer,
-  shownPayload,
-  timesToDelivery,
-} from './console-views.js';
+import { activityRow, countsOf, shownAnswer, shownPayload } from './console-views.js';
 import { ConsoleEndpoints, ifKnown } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
@@ -194,12 +188,7 @@ export class ConsoleService {
         ...readTenant(access, tenant),
       },
     );
-    return {
-      items: deliveries,
-      next,
-      /** Time from `createdAt` to the delivery of the delivered items of this page; absent if there is none. */
-      timeToDelivery: timesToDelivery(deliveries),
-    };
+    return { items: deliveries, next };
   }
 
   async delivery({ id, access }: ConsoleCall) {
