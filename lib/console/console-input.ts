@@ -6,6 +6,7 @@ import {
   duration,
   eachOrNull,
   flag,
+  isOptions,
   isStorableTime,
   list,
   object,
@@ -39,10 +40,7 @@ import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics
 
 const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
 /** The library checks its members. */
-const OBJECT = rule<object>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'must be a JSON object',
-);
+const OBJECT = rule<object>(isOptions, 'must be a JSON object');
 const NUMBER = rule<number>((value) => typeof value === 'number', 'must be a number');
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
