@@ -1,3 +1,4 @@
+import { isObject, parseJson } from '../token/json.js';
 import type { CallAnswer } from './http-call.js';
 
 /** What an application says about a request that it did not acknowledge. */
@@ -18,26 +19,18 @@ interface ErrorBody {
 /** Reads the code and the message of an answer; a body of another form is shown as it is. */
 export function readApplicationAnswer({ headers, body }: CallAnswer): ApplicationAnswer {
   const text = body.toString().trim();
-  const json = parseObject(text);
-  const code = [headers['webhook-error']].flat()[0] ?? json?.code;
+  const parsed = parseJson(text);
+  const json: ErrorBody = isObject(parsed) ? parsed : {};
+  const code = [headers['webhook-error']].flat()[0] ?? json.code;
   const description = /error_description="([^"]*)"/.exec(headers['www-authenticate'] ?? '')?.[1];
-  const message = [json?.detail ?? json?.message].flat().map(textOf).filter(isPresent).join('; ');
-  const errors = Array.isArray(json?.errors) ? json.errors.map(textOf).join('; ') : '';
+  const message = [json.detail ?? json.message].flat().map(textOf).filter(isPresent).join('; ');
+  const errors = Array.isArray(json.errors) ? json.errors.map(textOf).join('; ') : '';
   const known = [message, errors].filter(isPresent).join(': ');
   const detail = [known, description, text].find(isPresent);
   return {
     code: typeof code === 'string' ? printable(code) : undefined,
     detail: detail && printable(detail),
   };
-}
-
-function parseObject(text: string): ErrorBody | undefined {
-  try {
-    const parsed: unknown = JSON.parse(text);
-    return typeof parsed === 'object' && parsed !== null ? parsed : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 function textOf(value: unknown): string {

@@ -1,4 +1,5 @@
 import { unpadded } from '../token/decoding.js';
+import { isObject, parseJson } from '../token/json.js';
 import { UsageError } from './arguments.js';
 import { withoutMark } from './text-encoding.js';
 
@@ -23,7 +24,11 @@ export function readCapturedRequest(input: Buffer): CapturedRequest {
 }
 
 function fromJson(bytes: Buffer): CapturedRequest {
-  const { method, headers, body, bodyBase64 } = parseObject(bytes);
+  const json = parseJson(bytes.toString());
+  if (!isObject(json)) {
+    throw new UsageError('The captured request begins with "{", but is not valid JSON.');
+  }
+  const { method, headers, body, bodyBase64 } = json;
   if (typeof method !== 'string' || typeof headers !== 'object' || headers === null) {
     throw new UsageError(
       'The JSON is not a request: write { "method": "POST", "headers": { … }, "body": "…" }, or "bodyBase64" instead of "body".',
@@ -52,15 +57,6 @@ function fromBase64(value: unknown): Buffer {
     throw new UsageError('"bodyBase64" must be a base64 string.');
   }
   return bytes;
-}
-
-function parseObject(bytes: Buffer): Record<string, unknown> {
-  try {
-    return JSON.parse(bytes.toString()) as Record<string, unknown>;
-  } catch {
-    // V8's message would quote the capture, which contains the token.
-    throw new UsageError('The captured request begins with "{", but is not valid JSON.');
-  }
 }
 
 function fromHttp(bytes: Buffer): CapturedRequest {

@@ -6,24 +6,14 @@ import {
   isLoopback,
   LOOPBACK_NETWORKS,
 } from '../egress/egress-policy.js';
-import { createGuardedAgents, requireFinalAnswer } from '../egress/guarded-agent.js';
+import {
+  CONNECTION_HEADERS,
+  createGuardedAgents,
+  requireFinalAnswer,
+} from '../egress/guarded-agent.js';
 import { ByteChunks } from '../token/payload.js';
 import { readTimeout, UsageError } from './arguments.js';
 import type { Arguments } from './command.interface.js';
-
-/** Headers of one connection (RFC 9110, section 7.6.1), and headers that Node sets. */
-const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
-  'connection',
-  'content-length',
-  'expect',
-  'host',
-  'keep-alive',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /** Bytes of an answer that are read. */
 const MAX_ANSWER_BYTES = 65_536;

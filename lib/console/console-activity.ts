@@ -3,32 +3,21 @@ import type { Subscription } from 'rxjs';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { ReceiverReporter } from '../receiver/receiver.reporter.js';
-import type { ChangesAnswer, ConsoleChange } from './console-api.js';
+import type { ConsoleChange } from './console-api.js';
 
-/** Changes of one scope that are kept, and that one answer has at most. */
-const MAX_CHANGES = 200;
-/** Tenants whose changes are kept. */
-const MAX_SCOPES = 1_000;
 /** Milliseconds within which received requests are reported once. */
 const INBOX_PAUSE = 1_000;
 
-/**
- * The changes that one tenant, or the console, may see. Each scope has a sequence of its own, so that no tenant learns from it when
- * or how much others do.
- */
-interface ChangeScope {
-  sequence: number;
-  /** The sequence of the newest change that is not kept any more. */
-  forgotten: number;
-  readonly changes: ConsoleChange[];
-  readonly listeners: Set<(change: ConsoleChange) => void>;
+interface ChangeListener {
+  /** The only one whose changes it hears of; `undefined` for all. */
+  readonly tenant: string | undefined;
+  readonly notify: (change: ConsoleChange) => void;
 }
 
-/** Changes for live updates, kept in memory up to a bound. */
+/** Changes for live updates. */
 @Injectable()
 export class ConsoleActivity implements OnApplicationShutdown {
-  /** By tenant; the console's has none. */
-  private readonly scopes = new Map<string | undefined, ChangeScope>();
+  private readonly listeners = new Set<ChangeListener>();
   private lastInboxChange = 0;
   private subscription: Subscription | undefined;
 
@@ -41,13 +30,9 @@ export class ConsoleActivity implements OnApplicationShutdown {
   /** Reports a change to the console, and to the tenant that it belongs to. */
   changed(topic: ConsoleChange['topic'], id: string | undefined, tenant: string | undefined): void {
     const at = new Date(this.clock.now()).toISOString();
-    for (const one of new Set([undefined, tenant])) {
-      const scope = this.scopes.get(one);
-      if (scope === undefined) continue;
-      const change = { sequence: ++scope.sequence, topic, ...(id !== undefined && { id }), at };
-      scope.changes.push(change);
-      if (scope.changes.length > MAX_CHANGES) scope.forgotten = scope.changes.shift()!.sequence;
-      for (const listener of scope.listeners) listener(change);
+    const change = { topic, ...(id !== undefined && { id }), at };
+    for (const listener of this.listeners) {
+      if (listener.tenant === undefined || listener.tenant === tenant) listener.notify(change);
     }
   }
 
@@ -57,44 +42,16 @@ export class ConsoleActivity implements OnApplicationShutdown {
    * @param tenant - the only one whose changes are reported; `undefined` for all
    * @returns ends it
    */
-  subscribe(tenant: string | undefined, listener: (change: ConsoleChange) => void): () => void {
-    const { listeners } = this.scopeOf(tenant);
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }
-
-  /** @param after - the sequence of the last answer; `undefined` for none */
-  since(after: number | undefined, tenant: string | undefined): ChangesAnswer {
-    const { sequence, forgotten, changes } = this.scopeOf(tenant);
-    if (after === undefined) return { sequence, changes: [], gap: false };
-    const gap = after < forgotten || after > sequence;
-    return {
-      sequence,
-      changes: gap ? [] : changes.filter((change) => change.sequence > after),
-      gap,
-    };
+  subscribe(tenant: string | undefined, notify: (change: ConsoleChange) => void): () => void {
+    this.observe();
+    const listener = { tenant, notify };
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
   }
 
   onApplicationShutdown(): void {
     this.subscription?.unsubscribe();
     this.receiver?.observers.delete(this.received);
-  }
-
-  /** The changes of a tenant, which are kept from its first request on. */
-  private scopeOf(tenant: string | undefined): ChangeScope {
-    this.observe();
-    const found = this.scopes.get(tenant);
-    if (found !== undefined) return found;
-    if (this.scopes.size >= MAX_SCOPES) {
-      // One that is asked for again starts again, with a gap.
-      const idle = [...this.scopes].find(([, { listeners }]) => listeners.size === 0);
-      if (idle !== undefined) this.scopes.delete(idle[0]);
-    }
-    // From the time, so that a sequence of an earlier process is not taken for one of this.
-    const start = this.clock.now();
-    const scope = { sequence: start, forgotten: start, changes: [], listeners: new Set<never>() };
-    this.scopes.set(tenant, scope);
-    return scope;
   }
 
   /** Observes the library; without a user of the console, it costs nothing. */

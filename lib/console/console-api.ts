@@ -3,6 +3,7 @@ import type { WebhookDeliveryView } from '../deliveries/delivery-view.js';
 import type { RedeliveredDelivery } from '../deliveries/redelivery.js';
 import type {
   EndpointChanges,
+  EndpointFormat,
   EndpointTestResult,
   NewEndpoint,
 } from '../endpoints/webhook-endpoint.interface.js';
@@ -61,7 +62,6 @@ import type { ConsoleService } from './console.service.js';
  * | `DELETE api/endpoints/:id/recovery` | `redeliver` | {@link RecoveryAnswer}: cancels it |
  * | `GET api/endpoints/:id/blocked-keys` | `view` | {@link BlockedKeyList} |
  * | `POST api/endpoints/:id/rotate-key` {@link RotateKeyRequest} | `manage-secrets` | {@link RotatedKeyAnswer} |
- * | `GET api/formats` {@link EndpointQuery} | `view` | {@link FormatList} |
  * | `GET api/endpoints/:id/format` | `view` | {@link EndpointFormatRow} |
  * | `POST api/tenants/:id/link` {@link LinkRequest} | `share` and what the link grants, console only | {@link LinkAnswer} |
  * | `POST api/tenants/:id/erase` {@link EraseRequest} | `erase`, console only | {@link EraseAnswer} |
@@ -75,7 +75,6 @@ import type { ConsoleService } from './console.service.js';
  * | `POST api/dead-letters/retry` {@link RetryRequest} | `redeliver`, console only | {@link RetryAnswer} |
  * | `GET api/activity` {@link ActivityQuery} | `view` | {@link ActivityList} |
  * | `GET api/events` | `view` | Server-sent events: {@link ConsoleChange} |
- * | `GET api/changes` {@link ChangesQuery} | `view` | {@link ChangesAnswer} |
  *
  * `:id` is percent-encoded by the page. A missing capability is rejected with 403 `missing_capability`.
  */
@@ -274,11 +273,8 @@ export type EndpointRow = EndpointList['items'][number];
 /** How an endpoint is doing. */
 export type EndpointHealth = EndpointRow['health'];
 
-/** Answer of `GET api/formats`: how requests to endpoints are signed, and how the last one was that this process saw acknowledged. */
-export type FormatList = AnswerOf<ConsoleEndpoints['formats']>;
-
-/** Answer of `GET api/endpoints/:id/format`. */
-export type EndpointFormatRow = FormatList['items'][number];
+/** Answer of `GET api/endpoints/:id/format`: how its requests are signed, and how the last one was that this process saw acknowledged. */
+export type EndpointFormatRow = Jsonified<EndpointFormat>;
 
 /** Answer of `GET api/endpoints/:id/blocked-keys`: keys whose later deliveries wait for a missed one, at most 500. */
 export type BlockedKeyList = AnswerOf<ConsoleEndpoints['blockedKeys']>;
@@ -474,29 +470,12 @@ export type ConsoleAction =
 export type ActivityList = AnswerOf<ConsoleService['activityList']>;
 
 /**
- * Something that changed in this process: the `data` of a server-sent event, whose `id` is the `sequence` and whose `event` is
- * `change`. Events of the type `ping` arrive every 25 s and keep the connection open. Other processes do not report here, so also
- * reload the visible list every 30 s.
+ * Something that changed in this process: the `data` of a server-sent event, whose `event` is `change`. Events of the type `ping`
+ * arrive every 25 s and keep the connection open. Other processes do not report here, so also reload the visible list every 30 s.
  */
 export interface ConsoleChange {
-  readonly sequence: number;
   readonly topic: 'deliveries' | 'endpoints' | 'inbox' | 'activity';
   /** Id of the delivery or endpoint; absent if several changed. */
   readonly id?: string;
   readonly at: string;
-}
-
-/** Query of `GET api/changes`, the fallback if server-sent events are blocked: poll it every 5 s. */
-export interface ChangesQuery {
-  /** `sequence` of the last answer; left out, the answer has no changes. */
-  readonly after?: string;
-}
-
-/** Answer of `GET api/changes`. */
-export interface ChangesAnswer {
-  readonly sequence: number;
-  /** The changes after it, at most 200. */
-  readonly changes: readonly ConsoleChange[];
-  /** Whether there were more than are kept: reload everything. */
-  readonly gap: boolean;
 }

@@ -1,11 +1,12 @@
 import { DAY } from '../clock/duration.js';
 import type { WebhookDeliveryFilter } from '../deliveries/delivery-query.js';
 import { defined } from '../options/defined.js';
-import { Problems } from '../options/problems.js';
+import { invalidOptions } from '../options/read-options.js';
 import {
   duration,
   eachOrNull,
   flag,
+  isOptions,
   isStorableTime,
   list,
   object,
@@ -39,23 +40,20 @@ import { ceilToGrain, floorToGrain, type StatsRange } from './console-statistics
 
 const STRING = rule<string>((value) => typeof value === 'string', 'must be a string');
 /** The library checks its members. */
-const OBJECT = rule<object>(
-  (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-  'must be a JSON object',
-);
+const OBJECT = rule<object>(isOptions, 'must be a JSON object');
 const NUMBER = rule<number>((value) => typeof value === 'number', 'must be a number');
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
 const DEFAULT_PAGE = 50;
 
-export function invalid(path: string, message: string): ConsoleError {
-  return new ConsoleError('invalid_option', `${path}: ${message}.`, [{ path, message }]);
+export function invalid(path: string, message: string): Error {
+  return invalidOptions([{ path, message }]);
 }
 
 /**
  * Reads the parameters of a query; each may be passed once.
  *
- * @throws {@link ConsoleError} `invalid_option`
+ * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readQuery<Name extends string>(
   query: URLSearchParams,
@@ -73,7 +71,7 @@ export function readQuery<Name extends string>(
   return members;
 }
 
-/** @throws {@link ConsoleError} `invalid_option` */
+/** @throws {@link WebhookDeliveryError} `invalid_option` */
 export function readPage({
   after,
   limit,
@@ -112,7 +110,7 @@ export function readTenant(
   return { tenant };
 }
 
-/** @throws {@link ConsoleError} `invalid_option` */
+/** @throws {@link WebhookDeliveryError} `invalid_option` */
 export function readDeliveryFilter({
   endpoint: endpointId,
   since,
@@ -122,7 +120,7 @@ export function readDeliveryFilter({
   return defined({ ...filter, endpointId, ...readTimes({ since, until }) });
 }
 
-/** @throws {@link ConsoleError} `invalid_option` */
+/** @throws {@link WebhookDeliveryError} `invalid_option` */
 export function readTimes(times: {
   readonly since: string | undefined;
   readonly until: string | undefined;
@@ -142,7 +140,7 @@ const DEFAULT_STEPS = 48;
 /**
  * Reads the range of statistics; by default the last 24 hours. With long steps it is widened to whole grains.
  *
- * @throws {@link ConsoleError} `invalid_option`
+ * @throws {@link WebhookDeliveryError} `invalid_option`
  */
 export function readRange(
   {
@@ -178,6 +176,7 @@ function readTime(name: string, value: string | undefined): number | undefined {
   throw invalid(name, 'must be a time in ISO 8601, such as 2026-01-31T12:00:00Z');
 }
 
+/** Of the bodies. Unknown members are refused, since a misspelt one could widen the action. */
 const JSON_OBJECT = { form: 'a JSON object' };
 const filled = optional(text());
 const dryRun = required(flag, 'is required');
@@ -285,17 +284,3 @@ export const LINK = object<{ readonly token?: string }>()(
   { token: optional(STRING, '') },
   JSON_OBJECT,
 );
-
-/**
- * Reads the JSON body of an action. Unknown members are refused, since a misspelt one could widen the action.
- *
- * @throws {@link ConsoleError} `invalid_option` with every problem
- */
-export function readBody<Body>(body: unknown, rules: Rule<Body>): Body {
-  const problems = new Problems();
-  const read = rules(body ?? {}, problems, '');
-  const errors = problems.all.map(({ path, message }) => ({ path: path || 'body', message }));
-  const [first] = errors;
-  if (first === undefined) return read;
-  throw new ConsoleError('invalid_option', `${first.path}: ${first.message}.`, errors);
-}

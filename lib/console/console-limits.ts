@@ -86,5 +86,5 @@ export class ConsoleLimits {
 
 function tooMany(why: string, seconds: number): ConsoleError {
   const detail = `${why} Try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}.`;
-  return new ConsoleError('too_many_requests', detail, undefined, seconds);
+  return new ConsoleError('too_many_requests', detail, seconds);
 }

@@ -50,7 +50,6 @@ export class ConsoleError extends Error {
   constructor(
     readonly code: ConsoleErrorCode,
     message: string,
-    readonly errors?: ConsoleProblem['errors'],
     /** Seconds until the call may succeed. */
     readonly retryAfter?: number,
   ) {
@@ -63,14 +62,15 @@ export function problemOf(error: unknown): {
   readonly problem: ConsoleProblem;
   readonly isBug: boolean;
 } {
-  const isOwn = error instanceof ConsoleError;
-  if (!isOwn && !isWebhookError(error)) return { problem: problem('internal_error'), isBug: true };
+  if (!(error instanceof ConsoleError) && !isWebhookError(error)) {
+    return { problem: problem('internal_error'), isBug: true };
+  }
   // A missing publisher or inbox.
   const code = error.code === 'invalid_configuration' ? 'unavailable' : error.code;
   if (!Object.hasOwn(ANSWERS, code)) return { problem: problem('internal_error'), isBug: true };
   // The message of a store names its server.
   const detail = ANSWERS[code as keyof typeof ANSWERS][0] === 503 ? undefined : error.message;
-  const errors = isOwn ? error.errors : (error as { problems?: ConsoleProblem['errors'] }).problems;
+  const errors = (error as { problems?: ConsoleProblem['errors'] }).problems;
   return { problem: problem(code, detail, errors), isBug: false };
 }
 

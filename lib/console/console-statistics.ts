@@ -146,7 +146,7 @@ export class ConsoleStatistics {
   }
 }
 
-export function timeToDelivery({ createdAt, updatedAt }: WebhookDeliveryView): number {
+function timeToDelivery({ createdAt, updatedAt }: WebhookDeliveryView): number {
   return Math.max(0, updatedAt.getTime() - createdAt.getTime());
 }
 
@@ -175,7 +175,7 @@ function groupBy<Key>(
   return groups;
 }
 
-export function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
+function percentiles(samples: readonly Sample[]): Pick<StatsCounts, 'p50Ms' | 'p95Ms'> {
   if (samples.length === 0) return {};
   const sorted = samples.toSorted((a, b) => a.ms - b.ms);
   const all = sorted.reduce((sum, { weight }) => sum + weight, 0);

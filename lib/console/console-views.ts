@@ -5,20 +5,10 @@ import type { StoredActivity } from '../endpoints/activity-store.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ConsoleAction, ConsolePayload } from './console-api.js';
 import type { StoredRecovery } from './console.recovery.js';
-import { percentiles, timeToDelivery } from './console-statistics.js';
 import type { ResolvedConsole, ShownPayload } from './console-options.js';
 
 /** Bytes of a payload that are shown. */
 const MAX_SHOWN = 65_536;
-
-/** Percentiles over the delivered deliveries of a page, from their recording to their delivery. */
-export function timesToDelivery(views: readonly WebhookDeliveryView[]) {
-  const samples = views
-    .filter(({ status }) => status === 'delivered')
-    .map((one) => ({ ms: timeToDelivery(one), weight: 1 }));
-  const { p50Ms: p50, p95Ms: p95 } = percentiles(samples);
-  return p50 === undefined ? undefined : { count: samples.length, p50, p95: p95! };
-}
 
 /** @param showQuery - see {@link shownUrl} */
 export function endpointRow(

@@ -6,6 +6,7 @@ import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
+import { readArgument } from '../options/read-options.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import type { CreatedEndpointAnswer, EndpointPatch } from './console-api.js';
@@ -13,7 +14,6 @@ import {
   ENDPOINT_PATCH,
   invalid,
   NEW_ENDPOINT,
-  readBody,
   readPage,
   readQuery,
   readTenant,
@@ -54,7 +54,6 @@ export class ConsoleEndpoints {
     read('endpoints/:id/format', async ({ id, access }) =>
       this.endpoints.format(id, scopeOf(access)),
     ),
-    read('formats', (call) => this.formats(call)),
     {
       ...act('POST', 'endpoints', ['manage-endpoints', 'manage-secrets'], (call) =>
         this.createEndpoint(call),
@@ -79,7 +78,7 @@ export class ConsoleEndpoints {
     })),
     {
       ...this.change('POST', '/test', 'test', async ({ id, access, body }) => {
-        const { event } = readBody(body, TEST_EVENT);
+        const { event } = readArgument(TEST_EVENT, body ?? {});
         const scope = scopeOf(access);
         return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
       }),
@@ -120,13 +119,6 @@ export class ConsoleEndpoints {
       return { orderingKey: orderingKey!, deliveryId, event, since: updatedAt, failureReason };
     });
     return { items };
-  }
-
-  async formats({ query, access }: ConsoleCall) {
-    const { tenant, after, limit } = readQuery(query, ['tenant', ...PAGE_QUERY]);
-    const request = { ...readTenant(access, tenant), ...readPage({ after, limit }) };
-    const { endpoints: items, next } = await this.endpoints.report(request);
-    return { items, next };
   }
 
   private async ownerOf(id: string): Promise<string | undefined> {
@@ -259,7 +251,7 @@ export class ConsoleEndpoints {
   }
 
   async createEndpoint({ body, access }: ConsoleCall) {
-    const { tenant, ...draft } = readBody(body, NEW_ENDPOINT);
+    const { tenant, ...draft } = readArgument(NEW_ENDPOINT, body ?? {});
     // Ids are unique across tenants: choosing one would reveal which ids others have.
     if (access.tenant !== undefined && draft.id !== undefined) {
       throw invalid('id', 'cannot be chosen; leave it out');
@@ -275,13 +267,13 @@ export class ConsoleEndpoints {
   }
 
   private async updateEndpoint({ id, body, access }: ConsoleCall) {
-    const patch = readBody(body, ENDPOINT_PATCH);
+    const patch = readArgument(ENDPOINT_PATCH, body ?? {});
     requireOwnSettings(patch, access);
     return this.changed(await this.endpoints.update(id, patch, scopeOf(access)), access);
   }
 
   async rotateKey({ id, body, access }: ConsoleCall) {
-    const rotation = readBody(body, ROTATION);
+    const rotation = readArgument(ROTATION, body ?? {});
     const { secret, ...key } = await this.endpoints.rotateKey(id, rotation, scopeOf(access));
     return { ...key, secret: secret! };
   }

@@ -2,11 +2,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
 import { errorName } from '../errors/webhook.error.js';
+import { readArgument } from '../options/read-options.js';
 import { ByteChunks } from '../token/payload.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import { type ConsoleAsset, loadAssets, pageHeaders } from './console-assets.js';
-import { LINK, readBody } from './console-input.js';
+import { LINK } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleLimits } from './console-limits.js';
 import { ConsoleError, problemOf } from './console-problem.js';
@@ -191,7 +192,7 @@ export class ConsoleHandler {
   }
 
   private async openLink({ body }: ConsoleRequest): Promise<Reply> {
-    const { token } = readBody(body, LINK);
+    const { token } = readArgument(LINK, body ?? {});
     const opened = this.portal.open(token);
     if (opened === undefined) {
       throw new ConsoleError(

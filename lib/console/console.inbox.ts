@@ -1,7 +1,8 @@
 import { Inject, Injectable } from '@nestjs/common';
+import { readArgument } from '../options/read-options.js';
 import { type WebhookInboxFilter, WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import type { ConsolePayload, RetryAnswer } from './console-api.js';
-import { readBody, readPage, readQuery, readTimes, RETRY } from './console-input.js';
+import { readPage, readQuery, readTimes, RETRY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import {
@@ -111,7 +112,7 @@ export class ConsoleInbox {
   }
 
   private async retryDeadLetters({ body }: ConsoleCall): Promise<RetryAnswer> {
-    const { ids } = readBody(body, RETRY);
+    const { ids } = readArgument(RETRY, body ?? {});
     return { retried: await this.inbox.retry(ids) };
   }
 }

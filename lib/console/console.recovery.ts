@@ -11,6 +11,7 @@ import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import type { StoredActivity } from '../endpoints/activity-store.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { errorName } from '../errors/webhook.error.js';
+import { readArgument } from '../options/read-options.js';
 import { ActivityLog } from './activity-log.js';
 import { ConsoleActivity } from './console-activity.js';
 import type {
@@ -20,7 +21,7 @@ import type {
   RecoveryRow,
 } from './console-api.js';
 import { standingOf } from './console-health.js';
-import { readBody, readQuery, readTimes, RECOVERY } from './console-input.js';
+import { readQuery, readTimes, RECOVERY } from './console-input.js';
 import { CONSOLE_OPTIONS, type ResolvedConsole } from './console-options.js';
 import { ConsoleError } from './console-problem.js';
 import { act, type ConsoleCall, type ConsoleRoute, read, scopeOf } from './console-route.js';
@@ -113,7 +114,7 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     body,
     access,
   }: ConsoleCall): Promise<RecoveryPreview | { readonly recovery: RecoveryRow }> {
-    const { dryRun, since: from } = readBody(body, RECOVERY);
+    const { dryRun, since: from } = readArgument(RECOVERY, body ?? {});
     const { tenant, disabled } = await this.endpoints.get(id, scopeOf(access));
     const { since } = readTimes({ since: from, until: undefined });
     const until = this.clock.now();

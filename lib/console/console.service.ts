@@ -3,11 +3,11 @@ import { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
+import { readArgument } from '../options/read-options.js';
 import { isStorableTime } from '../options/rules.js';
 import { WebhookInbox } from '../receiver/inbox/webhook.inbox.js';
 import { ActivityLog } from './activity-log.js';
 import type {
-  ChangesAnswer,
   ConsolePayload,
   ConsoleStats,
   DeliveryQuery,
@@ -18,13 +18,11 @@ import type {
   RedeliverRequest,
   SkipAnswer,
 } from './console-api.js';
-import { ConsoleActivity } from './console-activity.js';
 import { ConsoleStatistics } from './console-statistics.js';
 import {
   DELIVERY_QUERY,
   ERASE,
   invalid,
-  readBody,
   readDeliveryFilter,
   readPage,
   readQuery,
@@ -46,13 +44,7 @@ import {
   read,
 } from './console-route.js';
 import { type ActionFacts, type ConsoleAccess, requireCapabilities } from './console-session.js';
-import {
-  activityRow,
-  countsOf,
-  shownAnswer,
-  shownPayload,
-  timesToDelivery,
-} from './console-views.js';
+import { activityRow, countsOf, shownAnswer, shownPayload } from './console-views.js';
 import { ConsoleEndpoints, ifKnown } from './console.endpoints.js';
 import { ConsoleInbox } from './console.inbox.js';
 import { ConsoleRecovery } from './console.recovery.js';
@@ -68,7 +60,6 @@ export class ConsoleService {
     private readonly deliveries: WebhookDeliveries,
     private readonly endpoints: WebhookEndpoints,
     private readonly inbox: WebhookInbox,
-    private readonly activity: ConsoleActivity,
     private readonly statistics: ConsoleStatistics,
     private readonly clock: WebhookClock,
     private readonly endpointCalls: ConsoleEndpoints,
@@ -109,7 +100,6 @@ export class ConsoleService {
         action: ({ id, body }, answer) => eraseFacts(id, body as EraseRequest, answer),
       }),
       read('activity', (call) => this.activityList(call)),
-      read('changes', (call) => this.changes(call)),
       ...endpointCalls.routes,
       ...recovery.routes,
       ...inboxCalls.routes,
@@ -198,12 +188,7 @@ export class ConsoleService {
         ...readTenant(access, tenant),
       },
     );
-    return {
-      items: deliveries,
-      next,
-      /** Time from `createdAt` to the delivery of the delivered items of this page; absent if there is none. */
-      timeToDelivery: timesToDelivery(deliveries),
-    };
+    return { items: deliveries, next };
   }
 
   async delivery({ id, access }: ConsoleCall) {
@@ -238,7 +223,7 @@ export class ConsoleService {
   }
 
   private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
-    const { ids, filter, dryRun, limit } = readBody(body, REDELIVER);
+    const { ids, filter, dryRun, limit } = readArgument(REDELIVER, body ?? {});
     if (ids !== undefined) {
       const scope = { ...readTenant(access, undefined), dryRun };
       const items: RedeliverAnswer['items'][number][] = [];
@@ -277,7 +262,7 @@ export class ConsoleService {
   }
 
   private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
-    const { capabilities = ['view'], expiresIn } = readBody(body, TENANT_LINK);
+    const { capabilities = ['view'], expiresIn } = readArgument(TENANT_LINK, body ?? {});
     // An operator cannot pass on a capability that it lacks.
     requireCapabilities(access, capabilities);
     if (this.options.portal === undefined) {
@@ -288,7 +273,7 @@ export class ConsoleService {
 
   /** Endpoints first, so that nothing new is recorded. */
   private async erase({ id: tenant, body }: ConsoleCall): Promise<EraseAnswer> {
-    const { dryRun } = readBody(body, ERASE);
+    const { dryRun } = readArgument(ERASE, body ?? {});
     const endpoints = await this.endpointCalls.ofTenant(tenant);
     if (dryRun) {
       const { pending, delivered, dead } = await this.deliveries.stats({}, { tenant });
@@ -334,18 +319,9 @@ export class ConsoleService {
     if (filter?.endpoint === undefined) return filter?.tenant;
     return (await this.endpoints.get(filter.endpoint)).tenant;
   }
-
-  private changes({ query, access }: ConsoleCall): ChangesAnswer {
-    const { after } = readQuery(query, ['after']);
-    const sequence = after === undefined ? undefined : Number(after);
-    if (sequence !== undefined && !Number.isSafeInteger(sequence)) {
-      throw invalid('after', 'must be a sequence');
-    }
-    return this.activity.since(sequence, access.tenant);
-  }
 }
 
-/** @throws {@link ConsoleError} `invalid_option` */
+/** @throws {@link WebhookDeliveryError} `invalid_option` */
 function readPlace(after: string): { readonly at: number; readonly id: string } {
   try {
     const [at, id] = JSON.parse(Buffer.from(after, 'base64url').toString()) as unknown[];

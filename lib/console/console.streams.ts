@@ -6,7 +6,7 @@ import { ConsoleActivity } from './console-activity.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
 
-/** Open streams of the console, and as many of the portal; beyond that, pages poll. */
+/** Open streams of the console, and as many of the portal; beyond that, pages only reload every 30 seconds. */
 const MAX_STREAMS = 100;
 /** Open streams of one tenant in the portal. */
 const MAX_OF_TENANT = 10;
@@ -43,7 +43,10 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     const own = ofKind.filter((access) => access.tenant === tenant);
     const limit = kind === 'portal' ? MAX_OF_TENANT : MAX_STREAMS;
     if (ofKind.length < MAX_STREAMS && own.length < limit) return;
-    throw new ConsoleError('too_many_streams', 'Too many streams are open; poll instead.');
+    throw new ConsoleError(
+      'too_many_streams',
+      'Too many streams are open; reload every 30 seconds instead.',
+    );
   }
 
   /**
@@ -72,7 +75,7 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     };
     write('retry: 5000\n\n');
     const unsubscribe = this.activity.subscribe(tenant, (change) => {
-      write(`id: ${change.sequence}\nevent: change\ndata: ${JSON.stringify(change)}\n\n`);
+      write(`event: change\ndata: ${JSON.stringify(change)}\n\n`);
     });
     let cancelPing: CancelWake;
     const pingLater = (): void => {

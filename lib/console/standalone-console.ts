@@ -17,8 +17,6 @@ import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js'
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
 import type {
   EndpointFormat,
-  EndpointFormatPage,
-  EndpointListRequest,
   EndpointScope,
   WebhookEndpointView,
 } from '../endpoints/webhook-endpoint.interface.js';
@@ -204,15 +202,6 @@ class StandaloneStores {
 
 /** Without the options of the application, which endpoints without a format of their own are signed by. */
 class StandaloneEndpoints extends WebhookEndpoints {
-  override async report(request?: EndpointListRequest): Promise<EndpointFormatPage> {
-    const [{ endpoints, next }, listed] = await Promise.all([
-      super.report(request),
-      this.list(request),
-    ]);
-    const own = new Set(listed.endpoints.filter(hasFormat).map(({ id }) => id));
-    return { endpoints: endpoints.filter(({ id }) => own.has(id)), next };
-  }
-
   override async format(id: string, scope?: EndpointScope): Promise<EndpointFormat> {
     if (hasFormat(await this.get(id, scope))) return super.format(id, scope);
     throw new WebhookDeliveryError(

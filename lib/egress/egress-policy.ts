@@ -214,7 +214,7 @@ function parse(url: string | URL): URL {
 }
 
 /** @param host - of a URL, in which IPv6 has brackets */
-function withoutBrackets(host: string): string {
+export function withoutBrackets(host: string): string {
   return host.replace(/^\[|\]$/g, '');
 }
 

@@ -2,6 +2,7 @@ import http, { type ClientRequest } from 'node:http';
 import https, { type AgentOptions } from 'node:https';
 import type { Duplex } from 'node:stream';
 import { SECOND } from '../clock/duration.js';
+import { withoutBrackets } from './egress-policy.js';
 
 /** The code of an error of the proxy itself, which says nothing about the endpoint. */
 export const PROXY_FAILED = 'ERR_EGRESS_PROXY';
@@ -102,7 +103,7 @@ export class EgressProxy {
     const isSecure = protocol === 'https:';
     return (isSecure ? https : http).request({
       method: 'CONNECT',
-      host: hostname.replace(/^\[|\]$/g, ''),
+      host: withoutBrackets(hostname),
       port: port || (isSecure ? 443 : 80),
       path: target,
       headers: { Host: target, ...this.#headers },

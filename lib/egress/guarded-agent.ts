@@ -30,6 +30,20 @@ export interface GuardedAgentsOptions {
   readonly maxSockets?: number | undefined;
 }
 
+/** Headers of one connection (RFC 9110, section 7.6.1), and headers that Node sets. */
+export const CONNECTION_HEADERS: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
 /** Milliseconds after which an unused connection is closed. */
 const IDLE_TIMEOUT = 60_000;
 

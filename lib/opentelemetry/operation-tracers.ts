@@ -12,6 +12,7 @@ import {
 } from '@opentelemetry/api';
 import type { AttemptingOperation, PublishingOperation } from '../deliveries/delivery.channels.js';
 import type { Operation, OperationTracer, TraceContext } from '../diagnostics/operation.js';
+import { withoutBrackets } from '../egress/egress-policy.js';
 import { defined } from '../options/defined.js';
 import type { HandlingOperation, ReceivingOperation } from '../receiver/receiver.channels.js';
 import {
@@ -256,8 +257,7 @@ function serverOf(origin: string): Attributes {
   const defaultPort = scheme === 'https' ? 443 : 80;
   return {
     'url.scheme': scheme,
-    // The brackets of an IPv6 address belong to the URL.
-    'server.address': hostname.replace(/^\[|\]$/g, ''),
+    'server.address': withoutBrackets(hostname),
     'server.port': port === '' ? defaultPort : Number(port),
   };
 }

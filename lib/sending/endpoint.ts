@@ -1,6 +1,7 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { Duration } from '../clock/duration.js';
 import { Pause } from '../clock/pause.js';
+import { CONNECTION_HEADERS } from '../egress/guarded-agent.js';
 import {
   between,
   duration,
@@ -158,20 +159,11 @@ export function applySettings(
  * smuggling.
  */
 export const RESERVED_HEADERS: ReadonlySet<string> = new Set([
+  ...CONNECTION_HEADERS,
   'authorization',
-  'connection',
   'content-encoding',
-  'content-length',
   'content-type',
-  'expect',
-  'host',
-  'keep-alive',
   'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
   'webhook-id',
   'webhook-signature',
   'webhook-timestamp',

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { isObject } from '../token/json.js';
 
 /** Characters of a value in a message. */
 const MAX_SHOWN = 200;
@@ -19,7 +20,7 @@ export function firstDifference(
       if (found !== undefined) return found;
     }
   }
-  if (isRecord(expected) && isRecord(actual)) {
+  if (isObject(expected) && isObject(actual)) {
     for (const key of new Set([...Object.keys(expected), ...Object.keys(actual)])) {
       const found = firstDifference(expected[key], actual[key], `${path}.${key}`);
       if (found !== undefined) return found;
@@ -54,7 +55,7 @@ export function changeOf(before: unknown, after: unknown): unknown {
       ? removed.map((item, index) => changeOf(item, added[index]))
       : { added: added.length, removed: removed.length };
   }
-  if (isRecord(before) && isRecord(after)) {
+  if (isObject(before) && isObject(after)) {
     const common = Object.keys(before).filter((key) => Object.hasOwn(after, key));
     const changes = common.map((key) => [key, changeOf(before[key], after[key])] as const);
     return {
@@ -74,8 +75,4 @@ function missing(list: readonly unknown[], other: readonly unknown[]): unknown[]
     if (at !== -1) left.splice(at, 1);
     return at === -1;
   });
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

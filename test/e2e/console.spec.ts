@@ -104,7 +104,6 @@ const CALLS: readonly [method: string, path: string, needs: ConsoleCapability[]]
   ['POST', '/endpoints/x/recovery', ['redeliver']],
   ['DELETE', '/endpoints/x/recovery', ['redeliver']],
   ['POST', '/deliveries/x/skip', ['redeliver']],
-  ['GET', '/changes', ['view']],
   ['GET', '/events', ['view']],
 ];
 
@@ -236,7 +235,6 @@ describe.each(adapters)('the console on %s', (_, create) => {
         },
       ],
     });
-    expect(await json('/deliveries')).toMatchObject({ timeToDelivery: { count: 1 } });
     expect(await json('/overview')).toMatchObject({
       deliveries: { delivered: 1, dead: 2, pending: 0, held: 0, lag: 0 },
     });
@@ -266,7 +264,6 @@ describe.each(adapters)('the console on %s', (_, create) => {
     ['POST', '/deliveries/redeliver', { ids: [5], dryRun: false }],
     ['POST', '/dead-letters/retry', {}],
     ['GET', `/deliveries?tenant=${'x'.repeat(256)}`, undefined],
-    ['GET', '/changes?after=last', undefined],
     ['GET', '/stats?from=yesterday', undefined],
     ['GET', '/stats?step=1', undefined],
     ['GET', '/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z', undefined],
@@ -803,10 +800,8 @@ describe.each(adapters)('the console on %s', (_, create) => {
     await started.publish('order.created', {}, 'acme');
     expect(await json('/endpoints/acme/format')).toMatchObject({
       id: 'acme',
+      profile: expect.anything(),
       acknowledged: { at: expect.any(String) },
-    });
-    expect(await json('/formats?tenant=acme')).toMatchObject({
-      items: [{ id: 'acme', profile: expect.anything(), acknowledged: { at: expect.any(String) } }],
     });
   });
 
@@ -1072,9 +1067,8 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await json('/inbox/unknown')).toMatchObject({ code: 'unknown_entry' });
   });
 
-  it('streams changes, reports them to a poll, and ends streams at shutdown', async () => {
+  it('streams changes, and ends streams at shutdown', async () => {
     started = await startConsole(create());
-    const { sequence } = await json<{ sequence: number }>('/changes');
     const chunks: string[] = [];
     let arrived = (): void => {};
     const change = new Promise<void>((resolve) => (arrived = resolve));
@@ -1090,11 +1084,9 @@ describe.each(adapters)('the console on %s', (_, create) => {
       }).on('error', reject);
     });
     await change;
-    const polled = await json<{ changes: object[] }>(`/changes?after=${sequence}`);
     await started.app.close();
 
-    expect(chunks.join('')).toMatch(/data: \{"sequence":\d+,"topic":"deliveries","id":"[^"]+"/);
-    expect(polled.changes).toMatchObject([{ topic: 'deliveries' }]);
+    expect(chunks.join('')).toMatch(/data: \{"topic":"deliveries","id":"[^"]+"/);
     expect(await ended).toBe(200);
   });
 

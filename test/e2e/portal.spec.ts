@@ -658,7 +658,6 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     });
 
     it('is notified of its own changes only', async () => {
-      const { sequence } = (await ask('GET', '/changes')).json as { sequence: number };
       const text = await new Promise<string>((resolve, reject) => {
         const options = { headers: { cookie } };
         const request = get(`${own.origin}${API}/events`, options, (response) => {
@@ -678,21 +677,9 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
         }).on('error', reject);
       });
       const listed = idsIn(await ask('GET', '/deliveries'));
-      const { changes } = (await ask('GET', `/changes?after=${sequence}`)).json as {
-        changes: { id: string }[];
-      };
 
-      const streamed = /"id":"([^"]+)"/.exec(text)![1];
-      expect(listed).toContain(streamed);
-      expect(changes.map(({ id }) => id)).toEqual([streamed]);
-    });
-
-    it('does not learn from a sequence that others are active', async () => {
-      const { sequence } = (await ask('GET', '/changes')).json as { sequence: number };
-      await own.publish('order.created', {}, 'globex');
-      const after = await ask('GET', `/changes?after=${sequence}`);
-
-      expect(after.json).toEqual({ sequence, changes: [], gap: false });
+      const [, first] = /"id":"([^"]+)"/.exec(text)!;
+      expect(listed).toContain(first);
     });
 
     it('creates endpoints of its tenant, and of no other', async () => {

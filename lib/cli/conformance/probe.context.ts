@@ -1,4 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
+import { DRAFT_00_HASH_NAMES } from '../../token/profiles/swt-draft-00.profile.js';
 import type { HashAlgorithm } from '../../token/webhook-token.constants.js';
 import type { ConformanceProfile, ProbeRequest } from './probe.interface.js';
 import type { ProbeSigner } from './probe.signer.js';
@@ -37,15 +38,6 @@ export interface Forgery {
   readonly contentLength?: number | null;
   readonly sameConnection?: boolean;
 }
-
-const DRAFT_00_NAMES: Readonly<Record<HashAlgorithm, string>> = {
-  sha256: 'SHA-256',
-  sha384: 'SHA-384',
-  sha512: 'SHA-512',
-  'sha3-256': 'SHA3-256',
-  'sha3-384': 'SHA3-384',
-  'sha3-512': 'SHA3-512',
-};
 
 const LIFETIME = 300;
 
@@ -104,7 +96,7 @@ export class ProbeContext {
         return { hash: `${algorithm}:${hex}` };
       case 'swt-draft-00': {
         const size = Buffer.byteLength(body);
-        return { data: { hash: hex, hashAlg: DRAFT_00_NAMES[algorithm], size } };
+        return { data: { hash: hex, hashAlg: DRAFT_00_HASH_NAMES[algorithm], size } };
       }
       case 'swt-draft-02':
         return { hash: `${algorithm.replace(/^sha(?=\d+$)/, 'sha-')}:${hex}` };

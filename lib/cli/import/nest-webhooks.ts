@@ -1,5 +1,6 @@
 import { createDecipheriv, createHash, hkdfSync } from 'node:crypto';
 import { defined } from '../../options/defined.js';
+import { parseJson } from '../../token/json.js';
 import {
   booleanOf,
   elementsOf,
@@ -50,12 +51,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
 
 /** MySQL exports JSON columns as strings. */
 function jsonList(value: unknown): readonly unknown[] {
-  if (typeof value !== 'string') return elementsOf(value);
-  try {
-    return elementsOf(JSON.parse(value));
-  } catch {
-    return [];
-  }
+  return elementsOf(typeof value === 'string' ? parseJson(value) : value);
 }
 
 const SEALED = 'sealed.v1.';

@@ -1,4 +1,5 @@
 import { defined } from '../../options/defined.js';
+import { parseJson } from '../../token/json.js';
 import { translateOutpostFilter } from './outpost-filter.js';
 import {
   BY_HAND,
@@ -89,10 +90,9 @@ function patternOf(topic: unknown): unknown {
 function readHeaders(value: unknown, problems: string[]): unknown {
   const text = textOf(value);
   if (text === undefined) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
+  const headers = parseJson(text);
+  if (headers === undefined) {
     problems.push('config.custom_headers: is not JSON; correct it in Outpost');
-    return undefined;
   }
+  return headers;
 }

@@ -1,6 +1,7 @@
 import { LEAST_RATE } from '../../queue/lane-limits.js';
 import type { EndpointRateLimit } from '../../sending/endpoint.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
+import { isObject } from '../../token/json.js';
 
 /** An endpoint of another product, in the terms of this library. */
 export interface SourceEndpoint {
@@ -23,8 +24,7 @@ export const BY_HAND = 'create this endpoint with WebhookEndpoints.create, and p
 
 /** The members of a JSON object; none of another value. */
 export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
-  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
-  return isObject ? (value as Record<string, unknown>) : {};
+  return isObject(value) ? value : {};
 }
 
 /** The elements of a JSON list; none of another value. */

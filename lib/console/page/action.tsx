@@ -223,7 +223,7 @@ export function Field({
   );
 }
 
-export function Choice({
+export function Select({
   label,
   name,
   options,

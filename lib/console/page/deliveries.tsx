@@ -10,7 +10,6 @@ import type {
 import { Action, type Question } from './action.js';
 import { act } from './api.js';
 import { Pill, Time, Title, type Tone } from './components.js';
-import { duration } from './format.js';
 import { useLoaded } from './live.js';
 import { linkTo, type Route, type ViewProps } from './route.js';
 import { requestOf, SearchBar } from './search.js';
@@ -94,7 +93,7 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
         loaded={loaded}
         empty={TEXT.empty}
         emptyNext={TEXT.emptyNext}
-        above={({ items: rows, timeToDelivery: timing }) => (
+        above={({ items: rows }) => (
           <div class="bar">
             {mayRedeliver && rows.length > 0 && (
               <SendAgain
@@ -108,11 +107,6 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
               />
             )}
             {mayErase && <Erase tenant={query['tenant']!} onDone={loaded.reload} />}
-            {timing !== undefined && (
-              <small class="timing">
-                {TEXT.timing(timing.count, duration(timing.p50), duration(timing.p95))}
-              </small>
-            )}
           </div>
         )}
         caption={TEXT.title}

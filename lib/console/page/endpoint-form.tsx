@@ -7,7 +7,7 @@ import type {
   EventTypeList,
   NewEndpointRequest,
 } from '../console-api.js';
-import { Choice, Dialog, Field, FormDialog, type Values } from './action.js';
+import { Dialog, Field, FormDialog, Select, type Values } from './action.js';
 import { get } from './api.js';
 import { Copy } from './components.js';
 import { checkFilter, type FilterCheck } from './filter-check.js';
@@ -101,7 +101,7 @@ export function EndpointForm({
         />
       </Field>
       <FilterResult check={check} />
-      <Choice label={TEXT.settings.onDead} name="onDead" options={TEXT.onDead} selected={onDead} />
+      <Select label={TEXT.settings.onDead} name="onDead" options={TEXT.onDead} selected={onDead} />
       {isConsole && (
         <Field label={TEXT.attempts} hint={TEXT.attemptsHint}>
           <NumberInput name="attempts" min={1} max={100} value={ownRetry?.attempts} />

@@ -12,7 +12,7 @@ import type {
   TestEventAnswer,
   TestEventRequest,
 } from '../console-api.js';
-import { Action, Choice } from './action.js';
+import { Action, Select } from './action.js';
 import { act } from './api.js';
 import { Chart, statsRequest } from './charts.js';
 import { Content, Empty, Facts, Panel, Pill, Time, Title } from './components.js';
@@ -229,7 +229,7 @@ function EndpointActions({
             title: TEXT.rotate,
             text: TEXT.rotateAsk,
             verb: TEXT.rotate,
-            fields: <Choice label={TEXT.overlap} name="overlap" options={TEXT.overlaps} />,
+            fields: <Select label={TEXT.overlap} name="overlap" options={TEXT.overlaps} />,
           }}
           run={async (body) => {
             const rotated = await act<RotatedKeyAnswer>('POST', `${path}/rotate-key`, body);
@@ -311,7 +311,7 @@ function patchOf(
 function LinkFields({ capabilities }: Pick<ConsoleSession, 'capabilities'>): JSX.Element {
   return (
     <>
-      <Choice label={TEXT.shareFor} name="expiresIn" options={TEXT.shareTimes} />
+      <Select label={TEXT.shareFor} name="expiresIn" options={TEXT.shareTimes} />
       <fieldset>
         <legend>{TEXT.shareMay}</legend>
         {Object.entries(TEXT.shareCapabilities).map(([value, label]) => (

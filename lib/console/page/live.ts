@@ -1,12 +1,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ChangesAnswer, ConsoleChange } from '../console-api.js';
+import type { ConsoleChange } from '../console-api.js';
 import { get, type ApiError, type Query } from './api.js';
 
 type Topic = ConsoleChange['topic'];
 type Listener = (topic: Topic | undefined) => void;
 
-const POLL_MS = 5_000;
-/** Changes of other processes are not reported. */
+/** Changes of other processes are not reported, and none if the stream is refused. */
 const REFRESH_MS = 30_000;
 /** Several changes in a row cause one request. Longer than the server reuses counts, so that they include the change. */
 const SETTLE_MS = 1_500;
@@ -63,44 +62,15 @@ function hold(): () => void {
   return () => ended.abort();
 }
 
-/** Opens the stream, and polls if it is refused. @returns ends both */
+/** Opens the stream; one that is refused stays closed. @returns ends it */
 function listenAlone(): () => void {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  let isPolling = false;
   const source = new EventSource('./api/events');
   source.addEventListener('change', ({ data }: MessageEvent<string>) =>
     report((JSON.parse(data) as ConsoleChange).topic),
   );
   // Changes before the stream opened, or while it was interrupted, were not sent.
   source.addEventListener('open', () => report(undefined));
-  const poll = async (after?: number): Promise<void> => {
-    const next = await pollOnce(after);
-    if (isPolling) timer = setTimeout(() => void poll(next), POLL_MS);
-  };
-  source.addEventListener('error', () => {
-    if (source.readyState !== EventSource.CLOSED || isPolling) return;
-    isPolling = true;
-    void poll();
-  });
-  return () => {
-    isPolling = false;
-    clearTimeout(timer);
-    source.close();
-  };
-}
-
-/** @returns the sequence of the answer */
-async function pollOnce(after?: number): Promise<number | undefined> {
-  try {
-    const query = { after: after === undefined ? undefined : String(after) };
-    const { sequence, changes, gap } = await get<ChangesAnswer>('changes', query);
-    if (gap || after === undefined) report(undefined);
-    else new Set(changes.map(({ topic }) => topic)).forEach((topic) => report(topic));
-    return sequence;
-  } catch {
-    // The views show what fails; this only tries again.
-    return after;
-  }
+  return () => source.close();
 }
 
 /** Something that is loaded, and loaded again when it changes. */

@@ -178,8 +178,6 @@ export const GERMAN: Messages = {
     next: 'Nächster Versuch',
     reason: 'Grund',
     trace: 'Trace-Id',
-    timing: (count, p50, p95) =>
-      `Zeit bis zur Zustellung auf dieser Seite (${count}): Median ${p50}, 95. Perzentil ${p95}`,
     attemptsTitle: 'Versuche',
     noAttempts: 'Es gab noch keinen Versuch.',
     attempt: (count) => `Versuch ${count}`,

@@ -172,8 +172,6 @@ export const STRINGS = {
     next: 'Next attempt',
     reason: 'Reason',
     trace: 'Trace id',
-    timing: (count: number, p50: string, p95: string) =>
-      `Time to delivery on this page (${count}): median ${p50}, 95th percentile ${p95}`,
     attemptsTitle: 'Attempts',
     noAttempts: 'No attempt has been made yet.',
     attempt: (number: number) => `Attempt ${number}`,

@@ -15,7 +15,7 @@ import { type HashAlgorithm, MAX_DATA_DEPTH } from '../webhook-token.constants.j
 import type { Members, ProfileRules } from './profile.js';
 
 /** Algorithm names of the reference implementation, which reads them case-insensitively. */
-const NAMES: HashNames = {
+export const DRAFT_00_HASH_NAMES: HashNames = {
   sha256: 'SHA-256',
   sha384: 'SHA-384',
   sha512: 'SHA-512',
@@ -58,7 +58,10 @@ function readBodyReference(data: unknown): BodyReference {
       'webhook.data must refer to the body as { hash: <hex digest>, hashAlg?, size: <bytes> }',
     );
   }
-  return { hash: payloadHash(algorithmOf(hashAlg), hash, NAMES), size: size as number };
+  return {
+    hash: payloadHash(algorithmOf(hashAlg), hash, DRAFT_00_HASH_NAMES),
+    size: size as number,
+  };
 }
 
 /** A POST of swt-draft-00 without a reference to its body; that profile requires one even if the body is empty. */
@@ -71,14 +74,14 @@ function bodyReferenceRequired(): WebhookPayloadError {
 
 /** Writes the reference to a body, always with its algorithm. */
 function writeBodyReference({ hash, size }: BodyReference): string {
-  return JSON.stringify({ hash: hash.hex, hashAlg: NAMES[hash.algorithm], size });
+  return JSON.stringify({ hash: hash.hex, hashAlg: DRAFT_00_HASH_NAMES[hash.algorithm], size });
 }
 
 function algorithmOf(name: unknown): HashAlgorithm | undefined {
   if (name === undefined) return REFERENCE_HASH;
   if (typeof name !== 'string' || !/^[\w-]+$/.test(name)) return undefined;
   // The reference implementation sends the name as its caller wrote it and ignores the case of a received one.
-  return algorithmNamed(name.toUpperCase(), NAMES);
+  return algorithmNamed(name.toUpperCase(), DRAFT_00_HASH_NAMES);
 }
 
 /**
