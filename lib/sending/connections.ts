@@ -64,9 +64,9 @@ export class IdentityConnections {
   /** @param certificate - of an endpoint; default: that of the publisher, if it has one */
   of(certificate: ClientCertificate | undefined): Connections {
     if (certificate === undefined) return this.publisher;
-    const { cert, key, passphrase, ca = this.options.tls?.ca } = certificate;
+    const { cert, key, ca = this.options.tls?.ca } = certificate;
     // Nothing else of the publisher's tls: its own certificate is another identity.
-    const tls = { cert, key, passphrase, ca };
+    const tls = { cert, key, ca };
     const identity = createHash('sha256').update(JSON.stringify(tls)).digest('base64');
     const connections =
       this.byCertificate.get(identity) ?? new Connections({ ...this.options, tls });
