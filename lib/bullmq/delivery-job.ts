@@ -6,16 +6,25 @@ import {
   type FailureReason,
   type DeliveryRun,
   deliveryLane,
-  deliveryOfStored,
-  storedDelivery,
-  type StoredDelivery,
+  type WebhookDelivery,
 } from '../queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { DeliveryFacts, EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 const MAX_ATTEMPTS = 20;
 /** Of a change to a job whose worker moves it at the same time. */
 const MAX_TRIES = 3;
 const PREFIX = 'd-';
+
+/** A delivery as JSON. */
+type StoredDelivery = DeliveryFacts & { readonly payload: StoredPayload };
+
+interface StoredPayload {
+  readonly kind: 'json' | 'bytes';
+  readonly contentType: string;
+  readonly base64?: string;
+  /** It had bytes, which were dropped. */
+  readonly dropped?: true;
+}
 
 /** The data of a job: the delivery, and its state until it is delivered. */
 export interface DeliveryJobData {
@@ -143,6 +152,18 @@ export function droppedPayload(data: DeliveryJobData): DeliveryJobData {
   return { ...data, delivery: { ...data.delivery, payload: { ...payload, dropped: true } } };
 }
 
+export function deliveryOf({ delivery }: DeliveryJobData): WebhookDelivery {
+  const { kind, contentType, base64 } = delivery.payload;
+  const bytes = base64 === undefined ? undefined : Buffer.from(base64, 'base64');
+  return { ...delivery, payload: { kind, contentType, bytes } };
+}
+
+function storedDelivery(delivery: WebhookDelivery): StoredDelivery {
+  const { kind, contentType, bytes } = delivery.payload;
+  const base64 = bytes === undefined ? undefined : Buffer.from(bytes).toString('base64');
+  return { ...delivery, payload: { kind, contentType, ...(base64 !== undefined && { base64 }) } };
+}
+
 /** The data of a dead delivery that starts a new round. */
 export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
   const { delivery, history, holdsKey, stalls } = data;
@@ -165,7 +186,7 @@ export function newRound(data: DeliveryJobData, now: number): DeliveryJobData {
  */
 export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
   const { data, returnvalue } = job;
-  const delivery = deliveryOfStored(data.delivery);
+  const delivery = deliveryOf(data);
   if (isDelivered(job)) {
     const { attempts, updatedAt } = returnvalue;
     const payloadDropped = data.delivery.payload.dropped;

@@ -1,12 +1,7 @@
 import { DelayedError, UnrecoverableError } from 'bullmq';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { waitAfterThrow } from '../queue/retry-schedule.js';
-import {
-  type DeliveryStatus,
-  type DeliveryRun,
-  deliveryOfStored,
-  deliveryLane,
-} from '../queue/webhook-delivery.js';
+import { type DeliveryStatus, type DeliveryRun, deliveryLane } from '../queue/webhook-delivery.js';
 import type { DeliveryHandler } from '../queue/webhook-queue.js';
 import type { DeliveryHistory } from './delivery-history.js';
 import {
@@ -14,6 +9,7 @@ import {
   dataAfter,
   type DeliveredResult,
   type DeliveryJob,
+  deliveryOf,
   failureText,
   holdsDelivery,
   recordOf,
@@ -79,7 +75,7 @@ export class DeliveryRunner {
     this.running++;
     this.active.set(id, job);
     try {
-      run = await this.parts.handler(deliveryOfStored(job.data.delivery), job.data.attempts + 1);
+      run = await this.parts.handler(deliveryOf(job.data), job.data.attempts + 1);
     } catch {
       // The handler has logged the error; the delivery runs again.
     } finally {

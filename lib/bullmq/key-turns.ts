@@ -2,7 +2,7 @@ import type { Queue } from 'bullmq';
 import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/queue-options.js';
-import { deliveryLane, type StoredDelivery } from '../queue/webhook-delivery.js';
+import { deliveryLane } from '../queue/webhook-delivery.js';
 import type { DeliveryFacts } from '../queue/webhook-queue.js';
 import { type DeliveryJob, inState, isDelivered, jobIdOf, jobOf } from './delivery-job.js';
 import { EVEN_IF_FULL, ownKey, QueueScript } from './queue-script.js';
@@ -145,7 +145,7 @@ export interface Turn {
 }
 
 /** The turn of a delivery, which it may have had before; `undefined` without an ordering key. */
-export function turnOf(delivery: DeliveryFacts | StoredDelivery): Turn | undefined {
+export function turnOf(delivery: DeliveryFacts): Turn | undefined {
   const { id, orderingKey } = delivery;
   if (orderingKey === undefined) return undefined;
   return { id, key: JSON.stringify([deliveryLane(delivery), orderingKey]) };

@@ -34,7 +34,6 @@ interface Entry {
 export class EndpointTable {
   private readonly byId = new Map<string, Entry>();
   private readonly bySubscription = new Map<string, Set<Entry>>();
-  private sorted: readonly StoredEndpoint[] | undefined;
   private puts = 0;
 
   get(id: string): StoredEndpoint | undefined {
@@ -59,7 +58,6 @@ export class EndpointTable {
 
   /** @returns whether the endpoint existed */
   delete(id: string): boolean {
-    this.sorted = undefined;
     const entry = this.byId.get(id);
     if (entry === undefined) return false;
     for (const key of subscriptionKeys(entry.endpoint)) {
@@ -83,25 +81,15 @@ export class EndpointTable {
 
   /** A page of endpoints by id, in the order of UTF-16 code units. */
   page({ tenant, after, limit }: EndpointPageRequest): StoredEndpoint[] {
-    this.sorted ??= this.all().sort((a, b) => (a.id < b.id ? -1 : 1));
-    const page: StoredEndpoint[] = [];
-    for (let at = after === undefined ? 0 : firstAfter(this.sorted, after); ; at++) {
-      const endpoint = this.sorted[at];
-      if (endpoint === undefined || page.length >= limit) return page;
-      if (tenant === undefined || endpoint.tenant === (tenant ?? undefined)) page.push(endpoint);
-    }
+    return this.all()
+      .filter(
+        (endpoint) =>
+          (after === undefined || endpoint.id > after) &&
+          (tenant === undefined || endpoint.tenant === (tenant ?? undefined)),
+      )
+      .sort((a, b) => (a.id < b.id ? -1 : 1))
+      .slice(0, limit);
   }
-}
-
-function firstAfter(sorted: readonly StoredEndpoint[], id: string): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle]!.id > id) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 /**

@@ -1,18 +1,13 @@
 import { setMaxListeners } from 'node:events';
 import type { CancelWake, WebhookClock } from '../clock/webhook-clock.js';
 import type { OutgoingRun } from '../deliveries/webhook.deliverer.js';
-import {
-  isWebhookError,
-  WebhookDeliveryError,
-  WebhookStoreError,
-} from '../errors/webhook.error.js';
+import { WebhookDeliveryError, WebhookStoreError } from '../errors/webhook.error.js';
 import type {
   DeliveryRecord,
   DeliveryOutcome,
   OutgoingDelivery,
 } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { requireSameContent } from '../sending/event-draft.js';
 import type { SendResult } from './publish-options.js';
 
 const STATUS = {
@@ -59,13 +54,12 @@ const LIMITED_WAIT = 1_000;
 /** A delivery that is delayed for longer waits for its endpoint, not for a free slot. */
 const PUT_OFF = 5_000;
 
-/** A first attempt that callers wait for. */
-interface ExpectedAttempt {
+/** A call of `send` that waits for the first attempt of its delivery. */
+interface Call {
   readonly delivery: OutgoingDelivery;
   readonly result: Promise<SendResult>;
   readonly resolve: (result: SendResult) => void;
   readonly reject: (error: Error) => void;
-  callers: number;
   cancelPoll: CancelWake;
 }
 
@@ -74,149 +68,126 @@ type Recording = () => Promise<readonly (DeliveryRecord | undefined)[]>;
 
 /** Waits for the first attempts of deliveries, for `send`. */
 export class FirstAttempts {
-  private readonly expected = new Map<string, ExpectedAttempt>();
+  /** By the id of their delivery. */
+  private readonly calls = new Map<string, Set<Call>>();
 
   constructor(
     private readonly queue: WebhookQueue,
     private readonly clock: WebhookClock,
   ) {}
 
-  /**
-   * Joins a concurrent call with the same id; records the delivery if there is none, or if that call is aborted.
-   *
-   * @param wait - milliseconds until the first attempt is due
-   */
+  /** @param wait - milliseconds until the first attempt is due */
   async make(
     delivery: OutgoingDelivery,
     wait: number,
     signal: AbortSignal | undefined,
     record: Recording,
   ): Promise<SendResult> {
-    const joined = this.expected.get(delivery.id);
-    if (joined === undefined) {
-      const attempt = this.expect(delivery);
-      return this.unlessAborted(attempt, this.start(attempt, wait, record), signal);
-    }
-    requireSameContent(delivery, joined.delivery);
+    const call = this.begin(delivery);
     try {
-      return { ...(await this.unlessAborted(joined, joined.result, signal)), duplicate: true };
-    } catch (error) {
-      if (!isWebhookError(error, 'aborted') || signal?.aborted === true) throw error;
-      return this.make(delivery, wait, signal, record);
+      return await unlessAborted(this.resultOf(call, wait, record), signal);
+    } finally {
+      this.end(call);
     }
   }
 
   /** Resolves the calls that wait for a delivery's first run, if there are any. */
   report(run: OutgoingRun): void {
-    const attempt = this.expected.get(run.delivery.id);
-    if (attempt !== undefined) this.end(attempt).resolve(resultOfRun(run));
+    const calls = this.calls.get(run.delivery.id);
+    if (calls === undefined) return;
+    const result = resultOfRun(run);
+    for (const call of calls) {
+      // One with other content is about to be rejected with `id_conflict`.
+      const isSame = call.delivery.contentDigest === run.delivery.contentDigest;
+      if (isSame) this.end(call).resolve(result);
+    }
   }
 
   failAll(makeError: () => Error): void {
-    for (const attempt of this.expected.values()) this.end(attempt).reject(makeError());
+    for (const calls of this.calls.values()) {
+      for (const call of calls) this.end(call).reject(makeError());
+    }
   }
 
-  private expect(delivery: OutgoingDelivery): ExpectedAttempt {
-    let resolve!: ExpectedAttempt['resolve'];
-    let reject!: ExpectedAttempt['reject'];
+  private begin(delivery: OutgoingDelivery): Call {
+    let resolve!: Call['resolve'];
+    let reject!: Call['reject'];
     const result = new Promise<SendResult>((onResult, onError) => {
       resolve = onResult;
       reject = onError;
     });
-    // The caller may have stopped waiting by the time it is rejected.
+    // It may be rejected while the delivery is being recorded, or after the caller has left.
     result.catch(() => {});
-    const attempt = { delivery, result, resolve, reject, callers: 0, cancelPoll: () => {} };
-    this.expected.set(delivery.id, attempt);
-    return attempt;
+    const call = { delivery, result, resolve, reject, cancelPoll: () => {} };
+    const others = this.calls.get(delivery.id);
+    if (others === undefined) this.calls.set(delivery.id, new Set([call]));
+    else others.add(call);
+    return call;
   }
 
-  private end(attempt: ExpectedAttempt): ExpectedAttempt {
-    attempt.cancelPoll();
-    if (this.isExpected(attempt)) this.expected.delete(attempt.delivery.id);
-    return attempt;
+  private end(call: Call): Call {
+    const { id } = call.delivery;
+    call.cancelPoll();
+    const calls = this.calls.get(id);
+    calls?.delete(call);
+    if (calls?.size === 0) this.calls.delete(id);
+    return call;
   }
 
-  private isExpected(attempt: ExpectedAttempt): boolean {
-    return this.expected.get(attempt.delivery.id) === attempt;
+  private isWaiting(call: Call): boolean {
+    return this.calls.get(call.delivery.id)?.has(call) === true;
   }
 
-  private async start(
-    attempt: ExpectedAttempt,
-    wait: number,
-    record: Recording,
-  ): Promise<SendResult> {
+  private async resultOf(call: Call, wait: number, record: Recording): Promise<SendResult> {
     let isDuplicate = false;
     try {
       const [known] = await record();
       isDuplicate = known !== undefined;
       const dueAt = this.clock.now() + wait;
-      if (known !== undefined) this.apply(known, attempt, dueAt);
-      this.poll(attempt, Math.min(dueAt, known?.nextAttemptAt ?? dueAt));
+      if (known !== undefined) this.apply(known, call, dueAt);
+      this.poll(call, Math.min(dueAt, known?.nextAttemptAt ?? dueAt));
     } catch (error) {
-      this.end(attempt).reject(error as Error);
+      this.end(call).reject(error as Error);
     }
-    const result = await attempt.result;
+    const result = await call.result;
     return isDuplicate ? { ...result, duplicate: true } : result;
-  }
-
-  /** Counts the callers of an attempt, which ends once the last one has left. */
-  private async unlessAborted(
-    attempt: ExpectedAttempt,
-    result: Promise<SendResult>,
-    signal: AbortSignal | undefined,
-  ): Promise<SendResult> {
-    attempt.callers++;
-    if (signal === undefined) return result;
-    return new Promise((resolve, reject) => {
-      const leave = (): void => {
-        const error = aborted(signal);
-        reject(error);
-        if (--attempt.callers === 0) this.end(attempt).reject(error);
-      };
-      if (signal.aborted) leave();
-      else {
-        allowManyListeners(signal);
-        signal.addEventListener('abort', leave, { once: true });
-      }
-      result.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
-    });
   }
 
   /**
    * Polls the queue for the outcome, from when the delivery is due: another process may make the attempt, and only that process gets
    * the report; or the delivery may be erased.
    */
-  private poll(attempt: ExpectedAttempt, dueAt: number, wait = FIRST_WAIT): void {
-    if (!this.isExpected(attempt)) return;
+  private poll(call: Call, dueAt: number, wait = FIRST_WAIT): void {
+    if (!this.isWaiting(call)) return;
     const at = Math.max(this.clock.now(), dueAt) + wait;
-    attempt.cancelPoll = this.clock.wakeAt(at, () => {
-      void this.ask(attempt, dueAt).finally(() =>
-        this.poll(attempt, dueAt, Math.min(wait * 2, LONGEST_WAIT)),
+    call.cancelPoll = this.clock.wakeAt(at, () => {
+      void this.ask(call, dueAt).finally(() =>
+        this.poll(call, dueAt, Math.min(wait * 2, LONGEST_WAIT)),
       );
     });
   }
 
-  private async ask(attempt: ExpectedAttempt, dueAt: number): Promise<void> {
+  private async ask(call: Call, dueAt: number): Promise<void> {
     let record: DeliveryRecord | undefined;
     try {
-      [record] = await this.queue.find([attempt.delivery.id]);
+      [record] = await this.queue.find([call.delivery.id]);
     } catch {
       // An unavailable queue is polled again, as long as a caller waits.
       return;
     }
-    if (record === undefined) this.end(attempt).reject(forgotten());
-    else this.apply(record, attempt, dueAt);
+    if (record === undefined) this.end(call).reject(forgotten());
+    else this.apply(record, call, dueAt);
   }
 
   /** Resolves the calls with what the queue knows, unless the first attempt is still to be awaited. */
-  private apply(record: DeliveryRecord, attempt: ExpectedAttempt, dueAt: number): void {
+  private apply(record: DeliveryRecord, call: Call, dueAt: number): void {
     const { status, attempts, nextAttemptAt = 0, isLimited } = record;
     const now = this.clock.now();
     const isPutOff =
       nextAttemptAt > Math.max(dueAt, now) + PUT_OFF ||
       (isLimited === true && now - dueAt >= LIMITED_WAIT);
     if (status === 'pending' && attempts === 0 && !isPutOff) return;
-    this.end(attempt).resolve(resultOfRecord(attempt.delivery.eventId, record));
+    this.end(call).resolve(resultOfRecord(call.delivery.eventId, record));
   }
 }
 
@@ -225,6 +196,22 @@ function forgotten(): WebhookStoreError {
     'store_unavailable',
     'The delivery was recorded, but the queue no longer knows it, so its outcome is unknown.',
   );
+}
+
+async function unlessAborted(
+  result: Promise<SendResult>,
+  signal: AbortSignal | undefined,
+): Promise<SendResult> {
+  if (signal === undefined) return result;
+  return new Promise((resolve, reject) => {
+    const leave = (): void => reject(aborted(signal));
+    if (signal.aborted) leave();
+    else {
+      allowManyListeners(signal);
+      signal.addEventListener('abort', leave, { once: true });
+    }
+    result.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+  });
 }
 
 /** Each call with the signal adds a listener and removes it, so there is no leak to warn of. */

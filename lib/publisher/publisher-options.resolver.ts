@@ -35,7 +35,7 @@ import {
 import { unprinted } from '../options/unprinted.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { tlsProblem } from '../sending/endpoint-credentials.js';
+import { isReadableTls } from '../sending/endpoint-credentials.js';
 import { ENDPOINT_SETTINGS, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import { checkProfile, profileUseProblem } from '../sending/sent-profile.js';
@@ -77,8 +77,9 @@ const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
 const TLS: Rule<EgressTlsOptions> = (value, at, name) => {
   const tls = TLS_OPTIONS(value, at, name);
   if (at.has(name)) return tls;
-  const problem = tlsProblem(tls);
-  return problem === undefined ? unprinted({ ...tls }, '[tls]') : (at.add(name, problem) as never);
+  if (isReadableTls(tls)) return unprinted({ ...tls }, '[tls]');
+  const problem = 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
+  return at.add(name, problem) as never;
 };
 
 const TLS_OPTIONS = object<EgressTlsOptions>()({

@@ -458,7 +458,7 @@ async function named<T>(call: string, event: string, result: Promise<T>): Promis
   } catch (error) {
     // What is not an event name may be anything, so it is not repeated.
     if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) throw error;
-    // Calls that share one attempt share its error.
+    // Calls that a queue records in one batch may share its error.
     const isNamed = error.message.includes(`"${event}"`);
     throw isNamed ? error : prefixed(error, `${call} of "${event}"`);
   }

@@ -198,10 +198,6 @@ export class DeliveryMemory {
     return this.groups.pending.entries.size;
   }
 
-  get pendingLanes(): ReadonlySet<string> {
-    return new Set([...this.groups.pending.entries.keys()].map(({ lane }) => lane));
-  }
-
   find(id: string): RememberedDelivery | undefined {
     return this.byId.get(id);
   }

@@ -302,7 +302,6 @@ export class InProcessQueue extends WebhookQueue {
 
   private limit(lane: string, limits: DeliveryLimits): void {
     const now = this.readClock();
-    this.limits.forgetUnused(() => this.memory.pendingLanes, now);
     const running = this.pending.runningIn(lane);
     if (this.limits.set(lane, limits, now, running)) this.pending.limitsChanged(lane, now);
   }

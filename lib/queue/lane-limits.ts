@@ -7,7 +7,7 @@ export const LEAST_RATE = 1 / 86_400;
 export const LEAST_SHARE = 1 / 16;
 /** Milliseconds in which the rate recovers from nothing to the limit. */
 export const RECOVERY = 10 * 60_000;
-/** Lanes whose limits a process remembers. */
+/** Lanes of a durable queue whose limits a process remembers. */
 const MAX_REMEMBERED = 10_000;
 /** Milliseconds after which a process sets the limits of a durable queue again: another process may have replaced them. */
 const REMEMBERED_FOR = 1_000;
@@ -66,12 +66,6 @@ class LaneLimit {
     this.pause.extend(until, now);
   }
 
-  /** Whether it allows as much as if it were new. */
-  isAtRest(now: number): boolean {
-    const isPaused = this.pause.until(now) > now || this.shareAt(now) < 1;
-    return this.running === 0 && !isPaused && this.usedTokens(now) === 0;
-  }
-
   /** Another `since` ends a pause and the slower rate of an overload; tokens that are used stay used. */
   change(limits: DeliveryLimits, now: number): void {
     const used = Math.max(0, this.fullAt(now) - now) / this.token;
@@ -121,8 +115,6 @@ class LaneLimit {
 /** The limits of the lanes of a queue in memory. Times are passed in, as epoch milliseconds. */
 export class LaneLimits {
   private readonly lanes = new Map<string, LaneLimit>();
-  /** With more lanes, unused ones are looked for. */
-  private mostLanes = MAX_REMEMBERED;
 
   /**
    * @param running - attempts of the lane that run now
@@ -141,20 +133,6 @@ export class LaneLimits {
 
   has(lane: string): boolean {
     return this.lanes.has(lane);
-  }
-
-  /**
-   * Forgets the lanes that are at rest, once there are many.
-   *
-   * @param pending - names the lanes with deliveries that have yet to start
-   */
-  forgetUnused(pending: () => ReadonlySet<string>, now: number): void {
-    if (this.lanes.size <= this.mostLanes) return;
-    const used = pending();
-    for (const [lane, limit] of this.lanes) {
-      if (!used.has(lane) && limit.isAtRest(now)) this.lanes.delete(lane);
-    }
-    this.mostLanes = Math.max(MAX_REMEMBERED, 2 * this.lanes.size);
   }
 
   available(lane: string, now: number): number {

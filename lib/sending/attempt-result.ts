@@ -62,8 +62,6 @@ export interface ReceiverAnswer {
 export interface NoAnswer {
   readonly statusCode?: undefined;
   readonly reason: FailureReason;
-  /** The receiver answered, but the application's HttpService did not return the answer. */
-  readonly isUnreadable?: true;
 }
 
 /**
@@ -166,7 +164,6 @@ export function isAcknowledged(
 /** Whether a POST might succeed although the HEAD was not acknowledged. */
 export function isInconclusive(answer: ReceiverAnswer | NoAnswer): boolean {
   if (answer.statusCode === undefined) {
-    if (answer.isUnreadable === true) return false;
     // Some servers close the connection on a long head, or wrongly answer HEAD with a body.
     return answer.reason === 'connection_reset' || answer.reason === 'malformed_response';
   }
@@ -299,17 +296,6 @@ export function transportFailure(error: unknown): FailureReason {
   }
   if (isAxiosTimeout(error)) return 'timeout';
   return isCutOff(error) ? 'connection_reset' : 'network';
-}
-
-/** Whether neither axios nor the network caused an error: code of the application threw it. */
-export function isForeign(error: unknown): boolean {
-  try {
-    const { isAxiosError, syscall } = (error ?? {}) as ErrorLike;
-    return isAxiosError !== true && syscall === undefined && transportFailure(error) === 'network';
-  } catch {
-    // Reading a thrown value may throw.
-    return true;
-  }
 }
 
 interface ErrorLike {

@@ -64,9 +64,9 @@ export class IdentityConnections {
   /** @param certificate - of an endpoint; default: that of the publisher, if it has one */
   of(certificate: ClientCertificate | undefined): Connections {
     if (certificate === undefined) return this.publisher;
-    const { cert, key, passphrase, ca = this.options.tls?.ca } = certificate;
+    const { cert, key, ca = this.options.tls?.ca } = certificate;
     // Nothing else of the publisher's tls: its own certificate is another identity.
-    const tls = { cert, key, passphrase, ca };
+    const tls = { cert, key, ca };
     const identity = createHash('sha256').update(JSON.stringify(tls)).digest('base64');
     const connections =
       this.byCertificate.get(identity) ?? new Connections({ ...this.options, tls });
@@ -149,22 +149,13 @@ export function isUnchanged(config: AxiosRequestConfig, settings: DeliverySettin
   );
 }
 
-/** A warning for a response that an interceptor of the application has replaced by something else. */
-export const UNREADABLE =
-  'HttpService did not return an Axios response (malformed_response), so every delivery is retried: an interceptor probably returns response.data. Pass the publisher an HttpService without it ("httpModule").';
-
 /**
- * A warning for an error that code of the application threw.
+ * A warning for an error that an interceptor of the application seems to have thrown ahead of the request.
  *
  * @param name - of the error; its message may quote data or credentials
- * @param failure - of the attempt; absent if the receiver had acknowledged the event before
  */
-export function thrownWarning(name: string, failure: string | undefined): string {
-  const outcome =
-    failure === undefined
-      ? 'The event counts as delivered, because its receiver had acknowledged it before'
-      : `The attempt failed (${failure})`;
-  return `HttpService threw ${name}: an interceptor probably threw it. ${outcome}. Correct the interceptor, or pass the publisher an HttpService without it ("httpModule").`;
+export function thrownWarning(name: string): string {
+  return `HttpService threw ${name}, and the attempt failed (network): an interceptor probably threw it. Correct the interceptor, or pass the publisher an HttpService without it ("httpModule").`;
 }
 
 /**

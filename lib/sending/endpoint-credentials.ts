@@ -4,6 +4,7 @@ import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
 import { isOptions, object, oneOf, optional, required, type Rule, rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
+import { isEncryptedPem } from '../token/keys/pem.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import { headerProblem } from './endpoint.js';
 import { tokenProfile } from './sent-profile.js';
@@ -28,8 +29,8 @@ export interface EndpointCredentials {
 export interface ClientCertificate {
   /** With its intermediate certificates. */
   readonly cert: string;
+  /** Not encrypted: credentials are sealed as a whole. */
   readonly key: string;
-  readonly passphrase?: string | undefined;
   /** Authorities that issue the certificate of the endpoint's server; default: those of the publisher's `tls`. */
   readonly ca?: string | undefined;
 }
@@ -57,8 +58,6 @@ const AUTHORIZATION = 'Authorization';
 const MAX_PEM = 32_768;
 const MAX_VALUE = 8_192;
 const MAX_HEADERS = 20;
-/** Of PBKDF2: a few times ten milliseconds for each secure context. */
-const MAX_ITERATIONS = 100_000;
 /** Signing a handshake takes 40 ms with so many bits, and eight times as long with twice as many. */
 const MAX_RSA_BITS = 8_192;
 
@@ -74,93 +73,34 @@ const CERTIFICATE = object<ClientCertificate>()(
   {
     cert: required(short(MAX_PEM)),
     key: required(short(MAX_PEM)),
-    passphrase: optional(short(MAX_VALUE)),
     ca: optional(short(MAX_PEM)),
   },
   {
     across(tls, at) {
       if (at.has('')) return;
-      const { key, passphrase } = tls;
-      // First, since reading the key takes the time that is refused.
-      const costly = derivationProblem(key);
-      if (costly !== undefined) return at.add('key', costly);
-      const problem = tlsProblem(tls);
-      if (problem !== undefined) return at.add('', problem);
-      const { modulusLength = 0 } =
-        createPrivateKey({ key, passphrase }).asymmetricKeyDetails ?? {};
+      // Deriving a key from a passphrase blocks the process, for as long as the one who encrypted it chose.
+      if (isEncryptedPem(tls.key)) {
+        const remedy = 'decrypt it with "openssl pkcs8", since it is stored encrypted';
+        return at.add('key', `must not be encrypted: ${remedy}`);
+      }
+      if (!isReadableTls(tls)) {
+        return at.add('', 'cannot be read; pass certificates and keys as PEM');
+      }
+      const { modulusLength = 0 } = createPrivateKey(tls.key).asymmetricKeyDetails ?? {};
       at.require(modulusLength <= MAX_RSA_BITS, 'key', `must have at most ${MAX_RSA_BITS} bits`);
     },
   },
 );
 
-/** Says what is wrong with certificates and keys, without quoting them; `undefined` if they can be used. */
-export function tlsProblem(tls: EgressTlsOptions): string | undefined {
+/** Whether certificates and keys can be used. */
+export function isReadableTls(tls: EgressTlsOptions): boolean {
   try {
     createSecureContext(tls);
-    return undefined;
+    return true;
   } catch {
     // The error is dropped, because it may quote the key or the passphrase.
-    return 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
+    return false;
   }
-}
-
-const ENCRYPTED = '-----BEGIN ENCRYPTED PRIVATE KEY-----';
-const BASE64_TO_END = /^([A-Za-z0-9+/=\s]+)-----END ENCRYPTED PRIVATE KEY-----/;
-/** Object identifiers in DER: 1.2.840.113549.1.5.13 and .12. */
-const PBES2 = '062a864886f70d01050d';
-const PBKDF2 = '062a864886f70d01050c';
-const SEQUENCE = 0x30;
-const MAX_DEPTH = 16;
-
-/**
- * Says why deriving the key from its passphrase would take too long: it stops the process, and its owner chooses the effort.
- *
- * @see RFC 8018, appendix A.4, and RFC 5958, section 3
- */
-function derivationProblem(pem: string): string | undefined {
-  for (const block of pem.split(ENCRYPTED).slice(1)) {
-    const der = Buffer.from(BASE64_TO_END.exec(block)?.[1] ?? '', 'base64');
-    const [scheme, kdf, salt = '', iterations = ''] = primitivesOf(der) ?? [];
-    const isPbkdf2 = scheme === PBES2 && kdf === PBKDF2 && salt.startsWith('04');
-    const isCheap =
-      iterations.startsWith('02') && Number(`0x${iterations.slice(2)}`) <= MAX_ITERATIONS;
-    if (!isPbkdf2 || !isCheap) {
-      return `must be encrypted by PBKDF2 with at most ${MAX_ITERATIONS} iterations; encrypt it again with "openssl pkcs8 -topk8 -iter 2048", or decrypt it`;
-    }
-  }
-  return undefined;
-}
-
-/**
- * The values within nested sequences, in order: tag and content in hexadecimal digits. It reads less than OpenSSL does, so that both
- * read the same.
- *
- * @returns `undefined` for anything but DER with tags of one byte
- */
-function primitivesOf(der: Buffer, depth = 0): string[] | undefined {
-  if (depth > MAX_DEPTH) return undefined;
-  const values: string[] = [];
-  let at = 0;
-  while (at < der.length) {
-    const [tag = 0, first = 0x80] = der.subarray(at);
-    const lengthBytes = first < 0x80 ? 0 : first - 0x80;
-    const begin = at + 2 + lengthBytes;
-    // A length of 0 bytes is indefinite, which is BER.
-    if (first === 0x80 || lengthBytes > 3 || begin > der.length) return undefined;
-    const length = lengthBytes === 0 ? first : der.readUIntBE(at + 2, lengthBytes);
-    const isShortest = lengthBytes === 0 || length >= Math.max(0x80, 256 ** (lengthBytes - 1));
-    at = begin + length;
-    if (!isShortest || (tag & 0x1f) === 0x1f || at > der.length) return undefined;
-    const content = der.subarray(begin, at);
-    const isPrimitive = (tag & 0x20) === 0;
-    if (!isPrimitive && tag !== SEQUENCE) return undefined;
-    const nested = isPrimitive
-      ? [Buffer.from([tag]).toString('hex') + content.toString('hex')]
-      : primitivesOf(content, depth + 1);
-    if (nested === undefined) return undefined;
-    values.push(...nested);
-  }
-  return values;
 }
 
 const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {

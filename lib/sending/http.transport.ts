@@ -13,7 +13,6 @@ import {
   type NoAnswer,
   readAnswer,
   type ReceiverAnswer,
-  isForeign,
 } from './attempt-result.js';
 import {
   bypassWarning,
@@ -22,7 +21,6 @@ import {
   isUnchanged,
   thrownWarning,
   type TransportOptions,
-  UNREADABLE,
 } from './connections.js';
 import { createHttpService } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
@@ -133,12 +131,14 @@ export class HttpTransport {
           next: (response) => {
             this.warnOfBypass(config, response);
             hasAnswer = true;
-            end(response, readAnswer(response) ?? this.unreadable());
+            // An interceptor may return something else, such as `response.data`.
+            const last = readAnswer(response) === undefined ? received.response : response;
+            end(last, readAnswer(last) ?? { reason: 'malformed_response' });
           },
           error: (error: unknown) => {
             if (signal.aborted) return;
             this.warnOfBypass(config, error);
-            end(received.response, this.answerBehind(error, received, request.method));
+            end(received.response, this.answerBehind(error, received));
           },
           complete: () => hasAnswer || resolve({ reason: 'network' }),
         });
@@ -251,31 +251,14 @@ export class HttpTransport {
     if (warning !== undefined) this.log.once('warn', 'bypass', () => warning);
   }
 
-  /**
-   * An acknowledgement counts, whatever followed it. Another answer counts too, unless axios or the network failed the request, or the
-   * error has an answer of its own.
-   */
-  private answerBehind(
-    error: unknown,
-    received: Received,
-    method: 'HEAD' | 'POST',
-  ): ReceiverAnswer | NoAnswer {
-    const thrown = answerOfError(error);
-    const answer = readAnswer(received.response);
-    const isDelivered = answer !== undefined && isAcknowledged(method, answer);
-    if (!isDelivered && (thrown.statusCode !== undefined || !isForeign(error))) return thrown;
-    const outcome = answer ?? answerOfError(received.error);
-    const reason = outcome.statusCode === undefined ? outcome.reason : `http_${outcome.statusCode}`;
-    const topic = answer === undefined ? 'thrown instead of an answer' : 'thrown after an answer';
-    this.log.once('warn', topic, () =>
-      thrownWarning(errorName(error), isDelivered ? undefined : reason),
-    );
-    return outcome;
-  }
-
-  private unreadable(): NoAnswer {
-    this.log.once('warn', 'unreadable', () => UNREADABLE);
-    return { reason: 'malformed_response', isUnreadable: true };
+  /** What the adapter received counts, whatever an interceptor has thrown. */
+  private answerBehind(error: unknown, received: Received): ReceiverAnswer | NoAnswer {
+    const answer = readAnswer(received.response) ?? answerOfError(received.error ?? error);
+    const wasReceived = received.response !== undefined || received.error !== undefined;
+    if (!wasReceived && answer.statusCode === undefined && answer.reason === 'network') {
+      this.log.once('warn', 'thrown', () => thrownWarning(errorName(error)));
+    }
+    return answer;
   }
 }
 

@@ -233,6 +233,20 @@ describe('a used id', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it('is refused if its event is delivered while it is being recorded', async () => {
+    const enqueue = bench.queue.enqueue.bind(bench.queue);
+    bench.queue.enqueue = async (deliveries) => {
+      const known = await enqueue(deliveries);
+      await bench.reported(1);
+      return known;
+    };
+    const send = (total: number) => bench.publisher.send('all', 'order.created', { total }, { id });
+    const [first, second] = await Promise.allSettled([send(1), send(2)]);
+
+    expect(first).toMatchObject({ value: { status: 'delivered', statusCode: 204 } });
+    expect(second).toMatchObject({ reason: conflict });
+  });
+
   it('records nothing if only some of the endpoints have received it', async () => {
     await bench.publisher.publish('refund.failed', {}, { id });
     await bench.reported(1);

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import { LaneLimits } from '../../lib/queue/lane-limits.js';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
 import type {
   DeliveryLimits,
@@ -252,29 +251,5 @@ describe('the concurrency of a lane', () => {
     await busy.stop(clock.now());
 
     expect(counts).toEqual([2, 1, 1, 1, 1]);
-  });
-});
-
-describe('LaneLimits', () => {
-  it('forgets the lanes at rest once there are more than 10,000', () => {
-    const limits = new LaneLimits();
-    const limit = { concurrency: 1, perSecond: 1, burst: 1 };
-    const lanes = Array.from({ length: 10_000 }, (_, index) => `lane-${index}`);
-    for (const lane of lanes) limits.set(lane, limit, 0, 0);
-    limits.forgetUnused(() => new Set(), 0);
-    const before = lanes.filter((lane) => limits.has(lane));
-    for (const lane of ['pending', 'running', 'paused', 'recovering', 'used']) {
-      limits.set(lane, limit, 0, 0);
-    }
-    limits.start('running', -MINUTE);
-    limits.overloaded('paused', SECOND, 0);
-    limits.overloaded('recovering', -SECOND, -MINUTE);
-    limits.start('used', 0);
-    limits.end('used');
-    limits.forgetUnused(() => new Set(['pending']), 0);
-    const kept = ['pending', 'running', 'paused', 'recovering', 'used', ...lanes];
-
-    expect(before).toHaveLength(10_000);
-    expect(kept.filter((lane) => limits.has(lane))).toEqual(kept.slice(0, 5));
   });
 });

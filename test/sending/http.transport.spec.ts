@@ -203,16 +203,14 @@ describe.each([
   it.each([
     ['TypeError', () => new TypeError('hunter2')],
     ['AxiosError', () => new AxiosError('hunter2')],
-  ])('counts as delivered if an interceptor throws a %s after a 204', async (name, error) => {
+  ])('counts as delivered if an interceptor throws a %s after a 204', async (__, error) => {
     bench.http.axiosRef.interceptors.response.use(() => {
       throw error();
     });
 
     expect(await send(good.url)).toMatchObject({ status: 'delivered', statusCode: 204 });
     expect(good.requests).toHaveLength(1);
-    expect(bench.logs('warn')).toEqual([
-      expect.stringMatching(new RegExp(`^HttpService threw ${name}.*counts as delivered`)),
-    ]);
+    expect(bench.logs('warn')).toEqual([]);
   });
 
   it('fails as the receiver answered if an interceptor throws an error of its own', async () => {
@@ -226,9 +224,7 @@ describe.each([
       expect.objectContaining({ status: 'scheduled', failureReason: 'http_500' }),
       expect.objectContaining({ status: 'scheduled', failureReason: 'http_502' }),
     ]);
-    expect(bench.logs('warn')).toEqual([
-      expect.stringMatching(/^HttpService threw BadGatewayException.*\(http_500\)/),
-    ]);
+    expect(bench.logs('warn')).toEqual([]);
   });
 
   it('fails as the connection did if an interceptor throws an error of its own', async () => {

@@ -200,9 +200,6 @@ function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.El
               <textarea name={name} rows={3} required spellcheck={false} autocomplete="off" />
             </Field>
           ))}
-          <Field label={TEXT.certificate.passphrase}>
-            <input name="passphrase" type="password" autocomplete="off" />
-          </Field>
         </>
       )}
     </fieldset>
@@ -211,7 +208,7 @@ function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.El
 
 /** `undefined` keeps them, `null` removes them. */
 function credentialsOf(values: Values): EndpointValues['credentials'] {
-  const { cert = '', key = '', passphrase, headers = '' } = values;
+  const { cert = '', key = '', headers = '' } = values;
   switch (values['credentials']) {
     case 'headers': {
       const lines = headers.split('\n').filter((line) => line.trim() !== '');
@@ -222,7 +219,7 @@ function credentialsOf(values: Values): EndpointValues['credentials'] {
       return { oauth2: { tokenUrl, clientId, clientSecret, scope, header } };
     }
     case 'certificate':
-      return { certificate: { cert, key, passphrase } };
+      return { certificate: { cert, key } };
     case 'remove':
       return null;
     default:

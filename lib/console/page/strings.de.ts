@@ -333,7 +333,6 @@ export const GERMAN: Messages = {
     certificate: {
       cert: 'Zertifikat',
       key: 'Privater Schlüssel',
-      passphrase: 'Passphrase (optional)',
     },
     acknowledged: 'Bestätigtes Format',
     lastTime: 'zuletzt',

@@ -317,7 +317,7 @@ export const STRINGS = {
       scope: 'Scope (optional)',
       header: 'Header with the token (default: Authorization)',
     },
-    certificate: { cert: 'Certificate', key: 'Private key', passphrase: 'Passphrase (optional)' },
+    certificate: { cert: 'Certificate', key: 'Private key' },
     acknowledged: 'Acknowledged format',
     lastTime: 'last',
     activity: 'Activity',

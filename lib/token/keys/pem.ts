@@ -20,8 +20,13 @@ export function pemProblem(text: string): string | undefined {
   return encryption(text) ?? damage(text) ?? unsupportedContent(text);
 }
 
+/** Whether PEM has a private key that needs a passphrase, in the form of PKCS#8 or the traditional one. */
+export function isEncryptedPem(text: string): boolean {
+  return /-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED/.test(text);
+}
+
 function encryption(text: string): string | undefined {
-  return /-----BEGIN ENCRYPTED PRIVATE KEY-----|Proc-Type: 4,ENCRYPTED/.test(text)
+  return isEncryptedPem(text)
     ? 'the PEM is encrypted: decrypt it with createPrivateKey({ key, passphrase }) of node:crypto, and pass the KeyObject'
     : undefined;
 }
