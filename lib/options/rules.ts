@@ -114,13 +114,21 @@ export function duration({ min, max, isTimeout = false }: DurationBounds = {}): 
   };
 }
 
-/** Reads seconds: a number, or a duration with its unit. */
-export const seconds: Rule<number> = (value, at, name) =>
-  parseSeconds(value) ??
-  (at.add(
-    name,
-    "must be a number of seconds, or a duration with its unit, such as '60s'",
-  ) as never);
+/** Reads seconds within bounds: a number, or a duration with its unit. */
+export function secondsWithin(min: number, max: number, message: string): Rule<number> {
+  return (value, at, name) => {
+    const read = parseSeconds(value);
+    return read !== undefined && read >= min && read <= max
+      ? read
+      : (at.add(name, message) as never);
+  };
+}
+
+export const seconds = secondsWithin(
+  0,
+  Infinity,
+  "must be a number of seconds, or a duration with its unit, such as '60s'",
+);
 
 /** Years that every database can store. */
 const FIRST_TIME = Date.parse('0001-01-01T00:00:00Z');
