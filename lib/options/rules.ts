@@ -135,8 +135,8 @@ const FIRST_TIME = Date.parse('0001-01-01T00:00:00Z');
 const LAST_TIME = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** Whether a time, in epoch milliseconds, is in the years 1 to 9999. */
-export function isStorableTime(time: number): boolean {
-  return time >= FIRST_TIME && time <= LAST_TIME;
+export function isStorableTime(time: unknown): time is number {
+  return typeof time === 'number' && time >= FIRST_TIME && time <= LAST_TIME;
 }
 
 export const date: Rule<Date> = rule(
