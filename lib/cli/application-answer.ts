@@ -1,3 +1,4 @@
+import { withoutTokens } from '../token/decoding.js';
 import { isObject, parseJson } from '../token/json.js';
 import type { CallAnswer } from './http-call.js';
 
@@ -44,9 +45,4 @@ function isPresent(text: string | undefined): text is string {
 /** Without control characters and tokens, which an application may echo. */
 function printable(text: string): string {
   return withoutTokens(text.replace(/\p{Cc}+/gu, ' ')).slice(0, 500);
-}
-
-/** @param text - of an answer, which may repeat a token */
-export function withoutTokens(text: string): string {
-  return text.replace(/(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]*/g, '<token>');
 }

@@ -11,7 +11,13 @@ import {
   zoom,
 } from '../senders/index.js';
 import { KeyRing } from '../token/keys/token-keys.js';
-import { resolveVerifier } from '../token/verifier-options.js';
+import { ProfileChoice } from '../token/profiles/profile.js';
+import { TokenVerifier } from '../token/token-verifier.js';
+import {
+  DEFAULT_CLOCK_TOLERANCE,
+  DEFAULT_MAX_JSON_MEMBERS,
+  DEFAULT_MAX_TOKEN_LIFETIME,
+} from '../token/webhook-token.constants.js';
 import { type KeyValues, readSecret, readVariables, UsageError } from './arguments.js';
 import type { CommandIo } from './command.interface.js';
 import { BODY_RULES } from './receiver-rules.js';
@@ -71,5 +77,14 @@ export async function readSender(
 /** The rules of a receiver that accepts no tokens. */
 export function rulesOfSender(now: () => number): RequestRules {
   // No issuer of tokens is trusted.
-  return { tokens: resolveVerifier({ issuers: new KeyRing(new Map()), now }), ...BODY_RULES };
+  const tokens = new TokenVerifier({
+    keys: new KeyRing(new Map()),
+    clockTolerance: DEFAULT_CLOCK_TOLERANCE,
+    maxTokenLifetime: DEFAULT_MAX_TOKEN_LIFETIME,
+    maxJsonMembers: DEFAULT_MAX_JSON_MEMBERS,
+    audience: [],
+    now,
+    profiles: new ProfileChoice(),
+  });
+  return { tokens, ...BODY_RULES };
 }

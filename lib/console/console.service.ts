@@ -325,7 +325,7 @@ export class ConsoleService {
 function readPlace(after: string): { readonly at: number; readonly id: string } {
   try {
     const [at, id] = JSON.parse(Buffer.from(after, 'base64url').toString()) as unknown[];
-    if (typeof at === 'number' && isStorableTime(at) && typeof id === 'string') return { at, id };
+    if (isStorableTime(at) && typeof id === 'string') return { at, id };
   } catch {
     // No JSON.
   }

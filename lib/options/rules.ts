@@ -114,21 +114,29 @@ export function duration({ min, max, isTimeout = false }: DurationBounds = {}): 
   };
 }
 
-/** Reads seconds: a number, or a duration with its unit. */
-export const seconds: Rule<number> = (value, at, name) =>
-  parseSeconds(value) ??
-  (at.add(
-    name,
-    "must be a number of seconds, or a duration with its unit, such as '60s'",
-  ) as never);
+/** Reads seconds within bounds: a number, or a duration with its unit. */
+export function secondsWithin(min: number, max: number, message: string): Rule<number> {
+  return (value, at, name) => {
+    const read = parseSeconds(value);
+    return read !== undefined && read >= min && read <= max
+      ? read
+      : (at.add(name, message) as never);
+  };
+}
+
+export const seconds = secondsWithin(
+  0,
+  Infinity,
+  "must be a number of seconds, or a duration with its unit, such as '60s'",
+);
 
 /** Years that every database can store. */
 const FIRST_TIME = Date.parse('0001-01-01T00:00:00Z');
 const LAST_TIME = Date.parse('9999-12-31T23:59:59.999Z');
 
 /** Whether a time, in epoch milliseconds, is in the years 1 to 9999. */
-export function isStorableTime(time: number): boolean {
-  return time >= FIRST_TIME && time <= LAST_TIME;
+export function isStorableTime(time: unknown): time is number {
+  return typeof time === 'number' && time >= FIRST_TIME && time <= LAST_TIME;
 }
 
 export const date: Rule<Date> = rule(

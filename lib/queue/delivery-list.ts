@@ -1,4 +1,4 @@
-import type { Rule } from '../options/rules.js';
+import { isStorableTime, type Rule } from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
 import type { RememberedDelivery } from './delivery-memory.js';
 import type { DeliveryRecord, WebhookDelivery } from './webhook-delivery.js';
@@ -137,9 +137,6 @@ function isAfter(delivery: Place, after: DeliveryPageRequest['after']): boolean 
   return after === undefined || newestFirst(after, delivery) < 0;
 }
 
-/** The latest time that a Date can represent, in epoch milliseconds. */
-const MAX_TIME = 8.64e15;
-
 /** An opaque string that says where the next page begins. */
 export function cursorOf({ createdAt, id }: { createdAt: number; id: string }): string {
   return Buffer.from(JSON.stringify([createdAt, id])).toString('base64url');
@@ -151,7 +148,7 @@ export const CURSOR_RULE = 'must be `next` of the previous page, unchanged';
 /** Reads what {@link cursorOf} returned. */
 export const cursor: Rule<NonNullable<DeliveryPageRequest['after']>> = (after, at, name) => {
   const [createdAt, id] = cursorParts(after);
-  if (isTime(createdAt) && isIdentifier(id)) return { createdAt, id };
+  if (isStorableTime(createdAt) && isIdentifier(id)) return { createdAt, id };
   return at.add(name, CURSOR_RULE) as never;
 };
 
@@ -163,9 +160,4 @@ function cursorParts(after: unknown): readonly unknown[] {
   } catch {
     return [];
   }
-}
-
-/** Databases have narrower ranges than numbers. */
-function isTime(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MAX_TIME;
 }

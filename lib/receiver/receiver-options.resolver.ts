@@ -17,9 +17,8 @@ import { BodySpool } from '../request/body-spool.js';
 import { webhookToken } from '../request/open-request.js';
 import { tokenOrSender } from '../request/token-or-sender.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
-import type { KeySource } from '../token/keys/token-keys.js';
-import type { TokenVerifier } from '../token/token-verifier.js';
-import { resolveVerifier } from '../token/verifier-options.js';
+import { ProfileChoice } from '../token/profiles/profile.js';
+import { TokenVerifier } from '../token/token-verifier.js';
 import { PayloadValidator } from './handlers/payload-validator.js';
 import { listedIssuers, providedIssuers, type ReceiverIssuers } from './receiver-issuers.js';
 import { RECEIVER, type WebhookReceiverOptions } from './receiver-options.js';
@@ -104,9 +103,8 @@ function resolveReceiver(given: unknown, { clock, events }: ReceiverContext, at:
   const options: Read<typeof RECEIVER> | undefined = RECEIVER(given, at, '');
   if (options === undefined) return undefined;
   const issuers = resolveIssuers(options, clock, at);
-  const tokens = resolveTokens(options, issuers.keys, clock, at);
-  if (tokens === undefined || at.has('')) return undefined;
-  const { replay, spool, validation } = options;
+  if (at.has('')) return undefined;
+  const { audience, clockTolerance, maxTokenLifetime, replay, spool, validation } = options;
   const replayStore = replay.store ?? new MemoryReplayStore({ clock });
   const { queue, retry } = options;
   const queued: QueuedEvents | undefined = queue && {
@@ -119,9 +117,17 @@ function resolveReceiver(given: unknown, { clock, events }: ReceiverContext, at:
     /** How requests are signed. */
     scheme: schemeOf(options),
     takesTokens: hasIssuers(options),
-    tokens,
+    tokens: new TokenVerifier({
+      keys: issuers.keys,
+      clockTolerance,
+      maxTokenLifetime,
+      maxJsonMembers: MEMBERS_AROUND_DATA + options.maxJsonMembers,
+      audience,
+      now: () => clock.now(),
+      profiles: new ProfileChoice(options.profiles),
+    }),
     issuers,
-    clockTolerance: options.clockTolerance,
+    clockTolerance,
     requireHash: options.requireHash,
     maxBodyBytes: options.maxBodyBytes,
     maxJsonMembers: options.maxJsonMembers,
@@ -181,29 +187,6 @@ function resolveIssuers(
   // An empty list has the problem that every webhook would be rejected, unless there is a sender.
   const problems = trusted === undefined || hasIssuers(options) ? at : new Problems();
   return listedIssuers(trusted ?? [], context, problems);
-}
-
-function resolveTokens(
-  options: Read<typeof RECEIVER>,
-  issuers: KeySource,
-  clock: WebhookClock,
-  at: Problems,
-): TokenVerifier | undefined {
-  try {
-    return resolveVerifier({
-      issuers,
-      clockTolerance: options.clockTolerance,
-      maxTokenLifetime: options.maxTokenLifetime,
-      maxJsonMembers: MEMBERS_AROUND_DATA + options.maxJsonMembers,
-      audience: options.audience,
-      profiles: options.profiles,
-      now: () => clock.now(),
-    });
-  } catch (error) {
-    if (!(error instanceof WebhookConfigurationError)) throw error;
-    at.addOthers(error.problems);
-    return undefined;
-  }
 }
 
 function notices(

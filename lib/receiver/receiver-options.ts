@@ -18,7 +18,6 @@ import {
   orFalse,
   type Rule,
   rule,
-  seconds,
   text,
   whole,
 } from '../options/rules.js';
@@ -27,12 +26,8 @@ import type { WebhookQueue } from '../queue/webhook-queue.js';
 import type { ReplayStore } from '../replay/replay-store.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
-import {
-  DEFAULT_CLOCK_TOLERANCE,
-  DEFAULT_MAX_JSON_MEMBERS,
-  type WebhookProfile,
-  WEBHOOK_PROFILES,
-} from '../token/webhook-token.constants.js';
+import { VERIFICATION } from '../token/verifier-options.js';
+import type { WebhookProfile } from '../token/webhook-token.constants.js';
 import { ISSUER } from './receiver-issuers.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
 
@@ -178,11 +173,6 @@ const SPOOL = object<WebhookSpoolOptions>()(
   { form: 'an object: { above, directory, maxBytes }, or false for memory' },
 );
 
-const isAudience = (value: unknown): boolean =>
-  Array.isArray(value)
-    ? value.length > 0 && value.every(isAudience)
-    : typeof value === 'string' && value !== '';
-
 export const RECEIVER = object<WebhookReceiverOptions>()(
   {
     name: optional(text(), DEFAULT_RECEIVER),
@@ -208,29 +198,9 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
       ),
     ),
     jwksFetch: filled(JWKS_FETCH),
-    profiles: optional(
-      list(
-        oneOf(...WEBHOOK_PROFILES),
-        "must be a list: ['webhook-token', 'swt-draft-00', 'swt-draft-02']",
-      ),
-    ),
-    audience: optional(
-      rule<string | readonly string[]>(
-        isAudience,
-        'must be a non-empty string or a list of them; omit it to have no audience',
-      ),
-    ),
-    clockTolerance: optional(seconds, DEFAULT_CLOCK_TOLERANCE),
-    maxTokenLifetime: optional(seconds),
+    ...VERIFICATION,
     requireHash: optional(flag, true),
     maxBodyBytes: optional(whole(0, undefined, 'of bytes'), 32 * MiB),
-    maxJsonMembers: optional(
-      rule<number>(
-        (value) => Number.isSafeInteger(value) && (value as number) > 0,
-        'must be a positive whole number',
-      ),
-      DEFAULT_MAX_JSON_MEMBERS,
-    ),
     spool: filled(orFalse(SPOOL)),
     replay: filled(REPLAY),
     acknowledge: optional(oneOf('handled', 'queued'), 'handled'),

@@ -248,27 +248,17 @@ export class SpooledBody implements RequestBody {
 
   /** Not the file handle's own stream: its end would close the file for the others. */
   private readable(): Readable {
-    let at = 0;
-    const next = async (): Promise<Buffer | null> => {
+    return Readable.from(this.chunks(), { objectMode: false, highWaterMark: CHUNK });
+  }
+
+  private async *chunks(): AsyncGenerator<Buffer> {
+    for (let at = 0; at < this.written;) {
       const chunk = Buffer.allocUnsafe(CHUNK);
       const { bytesRead } = await this.file.read(chunk, 0, CHUNK, at);
-      if (bytesRead === 0 && at < this.written) throw truncated();
+      if (bytesRead === 0) throw truncated();
       at += bytesRead;
-      return bytesRead === 0 ? null : chunk.subarray(0, bytesRead);
-    };
-    const push = async (stream: Readable): Promise<void> => {
-      try {
-        stream.push(await next());
-      } catch (error) {
-        stream.destroy(error as Error);
-      }
-    };
-    return new Readable({
-      highWaterMark: CHUNK,
-      read() {
-        void push(this);
-      },
-    });
+      yield chunk.subarray(0, bytesRead);
+    }
   }
 
   private async whileOpen<T>(read: () => Promise<T>): Promise<T> {

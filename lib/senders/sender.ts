@@ -6,7 +6,7 @@ import {
   isWebhookError,
 } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
-import { func, optional, required, seconds, type Rule } from '../options/rules.js';
+import { func, optional, required, secondsWithin } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import { checkDeclaredBody, readBody } from '../request/body.js';
 import { parseSenderPayload } from '../request/sender-payload.js';
@@ -419,12 +419,11 @@ function requireSameEvent(
 /** The most seconds between the signed time and the receiver's clock: a wider tolerance keeps captured requests alive. */
 const MAX_TOLERANCE = 3_600;
 
-/** Seconds within the bounds of a tolerance. */
-export const toleranceSeconds: Rule<number> = (value, at, name) => {
-  const read = seconds(value, at, name);
-  if (read === undefined || (read >= 1 && read <= MAX_TOLERANCE)) return read;
-  return at.add(name, `must be 1 to ${MAX_TOLERANCE} seconds, such as '300s'`) as never;
-};
+export const toleranceSeconds = secondsWithin(
+  1,
+  MAX_TOLERANCE,
+  `must be 1 to ${MAX_TOLERANCE} seconds, such as '300s'`,
+);
 
 export const SENDER = {
   event: optional(func<NonNullable<SenderOptions['event']>>('({ headers, data }) => string')),

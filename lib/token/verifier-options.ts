@@ -1,9 +1,8 @@
-import { type Duration, secondsOf } from '../clock/duration.js';
+import type { Duration } from '../clock/duration.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
-import { object, unchecked } from '../options/rules.js';
+import { object, optional, type Rule, rule, secondsWithin, unchecked } from '../options/rules.js';
 import type { KeyPolicy } from './keys/key-material.js';
-import type { KeySource } from './keys/token-keys.js';
 import { buildKeyRing, type TrustedIssuer } from './keys/trusted-issuers.js';
 import { ProfileChoice } from './profiles/profile.js';
 import { TokenVerifier } from './token-verifier.js';
@@ -42,10 +41,50 @@ export interface TokenVerifierOptions extends KeyPolicy {
   readonly now?: TokenClock | undefined;
 }
 
-/** The options of a verifier whose issuers and keys may change while it is in use. */
-interface ChangingVerifierOptions extends Omit<TokenVerifierOptions, 'issuers'> {
-  readonly issuers: readonly TrustedIssuer[] | KeySource;
-}
+/** Reads one name or several. */
+const audience: Rule<readonly string[]> = (value, at, name) => {
+  const names = [value].flat();
+  const areNames = names.length > 0 && names.every((one) => typeof one === 'string' && one !== '');
+  const message = 'must be a non-empty string or a list of them; omit it to have no audience';
+  return areNames ? (names as string[]) : (at.add(name, message) as never);
+};
+
+/** Rules of the options that a receiver has too. */
+export const VERIFICATION = {
+  clockTolerance: optional(
+    secondsWithin(
+      0,
+      MAX_CLOCK_TOLERANCE,
+      `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
+    ),
+    DEFAULT_CLOCK_TOLERANCE,
+  ),
+  maxTokenLifetime: optional(
+    secondsWithin(
+      Number.MIN_VALUE,
+      Infinity,
+      "must be a positive number of seconds, or a duration with its unit, such as '60s'",
+    ),
+    DEFAULT_MAX_TOKEN_LIFETIME,
+  ),
+  maxJsonMembers: optional(
+    rule<number>(
+      (value) => Number.isSafeInteger(value) && (value as number) > 0,
+      'must be a positive whole number',
+    ),
+    DEFAULT_MAX_JSON_MEMBERS,
+  ),
+  audience: optional(audience, []),
+  profiles: optional(
+    rule<readonly WebhookProfile[]>(
+      (value) =>
+        Array.isArray(value) &&
+        value.length > 0 &&
+        value.every((one) => (WEBHOOK_PROFILES as readonly unknown[]).includes(one)),
+      `must be a list of at least one of these profiles and no other: ${WEBHOOK_PROFILES.join(', ')}`,
+    ),
+  ),
+};
 
 /**
  * Creates a verifier. Keys are parsed here, once.
@@ -53,20 +92,37 @@ interface ChangingVerifierOptions extends Omit<TokenVerifierOptions, 'issuers'> 
  * @throws {@link WebhookConfigurationError} with every problem and its remedy
  */
 export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifier {
-  readOptions(VERIFIER_OPTIONS, options, 'createTokenVerifier');
-  return resolveVerifier(options);
+  readOptions(NAMES, options, 'createTokenVerifier');
+  const problems = new Problems();
+  const { issuers, allowWeakSecrets, now, profiles, ...settings } = VERIFIER(options, problems, '');
+  const { clockTolerance } = settings;
+  const { ring, problems: found } = buildKeyRing(issuers, { allowWeakSecrets, clockTolerance });
+  problems.addOthers(found);
+  problems.throwIfAny();
+  return new TokenVerifier({
+    ...settings,
+    keys: ring,
+    now: now ?? Date.now,
+    profiles: new ProfileChoice(profiles),
+  });
 }
 
-/** The names only: the verifier checks the values. */
-const VERIFIER_OPTIONS = object<TokenVerifierOptions>()({
-  issuers: unchecked(),
+const UNCHECKED = {
+  issuers: unchecked<TokenVerifierOptions['issuers']>(),
+  now: unchecked<TokenVerifierOptions['now']>(),
+  allowWeakSecrets: unchecked<TokenVerifierOptions['allowWeakSecrets']>(),
+};
+
+const VERIFIER = object<TokenVerifierOptions>()({ ...VERIFICATION, ...UNCHECKED });
+
+/** For messages about a misspelt option, which begin with the name of the function. */
+const NAMES = object<TokenVerifierOptions>()({
+  ...UNCHECKED,
   clockTolerance: unchecked(),
   maxTokenLifetime: unchecked(),
   maxJsonMembers: unchecked(),
   audience: unchecked(),
   profiles: unchecked(),
-  now: unchecked(),
-  allowWeakSecrets: unchecked(),
 });
 
 /**
@@ -79,63 +135,4 @@ export async function verifyWebhookToken(
   options: TokenVerifierOptions,
 ): Promise<VerifiedWebhookToken> {
   return createTokenVerifier(options).verify(token);
-}
-
-/**
- * Creates a verifier from options whose names are known.
- *
- * @throws {@link WebhookConfigurationError} with every problem and its remedy
- */
-export function resolveVerifier(options: ChangingVerifierOptions): TokenVerifier {
-  const { issuers, allowWeakSecrets, profiles } = options;
-  const clockTolerance = secondsOf(options.clockTolerance, DEFAULT_CLOCK_TOLERANCE);
-  const maxTokenLifetime = secondsOf(options.maxTokenLifetime, DEFAULT_MAX_TOKEN_LIFETIME);
-  const maxJsonMembers = options.maxJsonMembers ?? DEFAULT_MAX_JSON_MEMBERS;
-  const audience = options.audience === undefined ? [] : [options.audience].flat();
-  const problems = new Problems();
-  let keys: KeySource;
-  if ('ring' in issuers) {
-    keys = issuers;
-  } else {
-    const built = buildKeyRing(issuers, { allowWeakSecrets, clockTolerance });
-    problems.addOthers(built.problems);
-    keys = built.ring;
-  }
-  // Number.isFinite rejects the string '60', which compares like a number but makes `exp + '60'` a string.
-  problems.require(
-    Number.isFinite(clockTolerance) && clockTolerance >= 0 && clockTolerance <= MAX_CLOCK_TOLERANCE,
-    'clockTolerance',
-    `must be 0 to ${MAX_CLOCK_TOLERANCE} seconds: a wider tolerance keeps expired tokens alive`,
-  );
-  problems.require(
-    Number.isFinite(maxTokenLifetime) && maxTokenLifetime > 0,
-    'maxTokenLifetime',
-    'must be a positive number of seconds',
-  );
-  problems.require(
-    Number.isSafeInteger(maxJsonMembers) && maxJsonMembers > 0,
-    'maxJsonMembers',
-    'must be a positive whole number',
-  );
-  problems.require(
-    profiles === undefined ||
-      (profiles.length > 0 && profiles.every((one) => WEBHOOK_PROFILES.includes(one))),
-    'profiles',
-    `must name at least one of these profiles and no other: ${WEBHOOK_PROFILES.join(', ')}`,
-  );
-  problems.require(
-    audience.every((one) => typeof one === 'string' && one !== ''),
-    'audience',
-    'must be a non-empty string or a list of them',
-  );
-  problems.throwIfAny();
-  return new TokenVerifier({
-    keys,
-    clockTolerance,
-    maxTokenLifetime,
-    maxJsonMembers,
-    audience,
-    now: options.now ?? Date.now,
-    profiles: new ProfileChoice(profiles),
-  });
 }

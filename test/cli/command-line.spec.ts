@@ -248,7 +248,7 @@ describe('the command conformance', () => {
     const args = [`http://127.0.0.1:${port}/`, '--issuer', ISSUER];
 
     const { code, stdout, stderr } = await conformance(args);
-    expect([code, stderr]).toEqual([1, expect.stringContaining('Bearer <token>')]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('Bearer [token]')]);
     expect(`${stdout}${stderr}`).not.toMatch(/eyJ|\u009b/);
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));

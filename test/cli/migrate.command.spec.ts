@@ -58,10 +58,10 @@ async function commandLine(
 
     expect(first).toMatchObject({ code: 0, stderr: '' });
     expect(first.stdout).toMatch(
-      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 inbox\napplied 5 order\napplied 6 limit\napplied 7 activity\napplied 8 count\napplied 9 signed\napplied 10 retention\napplied 11 identity\nThe schema test_\w+ is up to date\.\n$/,
+      /^applied 1 replay\napplied 2 endpoint\napplied 3 delivery\napplied 4 queue\napplied 5 inbox\napplied 6 activity\nThe schema test_\w+ is up to date\.\n$/,
     );
     expect(status.code).toBe(0);
-    expect(status.stdout).toMatch(/^ {4}3 {2}delivery {3}applied \d{4}-\d\d-\d\dT/m);
+    expect(status.stdout).toMatch(/^ {4}3 {2}delivery {2}applied \d{4}-\d\d-\d\dT/m);
     expect(status.stdout).toMatch(/The schema is up to date\.\n$/);
     expect(second).toMatchObject({ code: 0, stdout: `The schema ${schema} is up to date.\n` });
   });
@@ -73,22 +73,12 @@ async function commandLine(
 
     expect(await report()).toEqual({
       schema,
-      applied: [
-        'replay',
-        'endpoint',
-        'delivery',
-        'inbox',
-        'order',
-        'limit',
-        'activity',
-        'count',
-        'signed',
-        'retention',
-        'identity',
-      ].map((name, index) => ({
-        version: index + 1,
-        name,
-      })),
+      applied: ['replay', 'endpoint', 'delivery', 'queue', 'inbox', 'activity'].map(
+        (name, index) => ({
+          version: index + 1,
+          name,
+        }),
+      ),
     });
     expect(await report()).toMatchObject({ applied: [] });
   });
@@ -116,24 +106,19 @@ async function commandLine(
     const { code, stdout } = await on(schema, 'status');
 
     expect(code).toBe(1);
-    expect(stdout).toMatch(/^ {4}1 {2}replay {5}pending$/m);
+    expect(stdout).toMatch(/^ {4}1 {2}replay {4}pending$/m);
     expect(stdout).toMatch(/nestjs-webhook-token migrate\.\n$/);
     expect(await reportOf(schema)).toEqual({
       schema,
       state: 'behind',
-      latest: 11,
+      latest: 6,
       steps: [
         { version: 1, name: 'replay' },
         { version: 2, name: 'endpoint' },
         { version: 3, name: 'delivery' },
-        { version: 4, name: 'inbox' },
-        { version: 5, name: 'order' },
-        { version: 6, name: 'limit' },
-        { version: 7, name: 'activity' },
-        { version: 8, name: 'count' },
-        { version: 9, name: 'signed' },
-        { version: 10, name: 'retention' },
-        { version: 11, name: 'identity' },
+        { version: 4, name: 'queue' },
+        { version: 5, name: 'inbox' },
+        { version: 6, name: 'activity' },
       ],
     });
   });
@@ -141,19 +126,19 @@ async function commandLine(
   it('accept what a newer version has added', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (12, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (7, 'later')`);
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
 
     expect([migrated.code, status.code]).toEqual([0, 0]);
-    expect(status.stdout).toMatch(/^ {3}12 {2}later +applied /m);
+    expect(status.stdout).toMatch(/^ {4}7 {2}later +applied /m);
   });
 
   it('refuse a schema that a newer version has changed, and change nothing', async () => {
     const schema = database.newSchema();
     await on(schema, 'migrate');
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (12, 'changed', true)`,
+      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (7, 'changed', true)`,
     );
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
@@ -162,7 +147,7 @@ async function commandLine(
       code: 2,
       stdout: '',
       stderr: expect.stringMatching(
-        /at version 12, but this version of the package only knows 11.*\n$/,
+        /at version 7, but this version of the package only knows 6.*\n$/,
       ),
     });
     expect([status.code, status.stdout]).toEqual([1, expect.stringMatching(/does not work with/)]);
@@ -367,7 +352,7 @@ describe('the command sql', () => {
 
     expect(stdout).toMatch(/^-- 3 delivery\n/);
     expect(stdout).toContain(
-      `INSERT INTO hooks.migration (version, name, breaking) VALUES (4, 'inbox', false);`,
+      `INSERT INTO hooks.migration (version, name, breaking) VALUES (5, 'inbox', false);`,
     );
   });
 

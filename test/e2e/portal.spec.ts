@@ -556,12 +556,12 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
         'endpoint=globex',
         'endpoint=crm',
         `after=${next}&endpoint=globex`,
-        `after=${cursor(8e15, globex[0]!)}&endpoint=globex`,
+        `after=${cursor(2e14, globex[0]!)}&endpoint=globex`,
       ];
       for (const filter of filters) {
         expect([filter, idsIn(await ask('GET', `/deliveries?${filter}`))]).toEqual([filter, []]);
       }
-      for (const after of [next, cursor(8e15, 'zzzz'), cursor(Date.now() + 9, globex[0]!)]) {
+      for (const after of [next, cursor(2e14, 'zzzz'), cursor(Date.now() + 9, globex[0]!)]) {
         const ids = idsIn(await ask('GET', `/deliveries?after=${after}`));
         expect(acme).toEqual(expect.arrayContaining(ids));
       }

@@ -122,7 +122,7 @@ function scriptOf(schema: string, from?: number): string {
     );
     await Promise.all(stores.map(async (store) => store.migrate()));
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it('equals the one that the script creates', async () => {
@@ -134,30 +134,17 @@ function scriptOf(schema: string, from?: number): string {
     expect(await versions(scripted)).toEqual(await versions(migrated));
   });
 
-  it.each([1, 2])('is migrated from version %d by the script of the later steps', async (from) => {
+  it('is migrated from an earlier version by the script of the later steps', async () => {
     const schema = database.newSchema();
-    for (const step of migrationSteps(schema).slice(0, from)) {
+    for (const step of migrationSteps(schema).slice(0, 2)) {
       await pool.query(stepBlock(schema, step));
     }
-    await pool.query(scriptOf(schema, from));
+    await pool.query(scriptOf(schema, 2));
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  it('adopts the table of a replay store from before migrations existed', async () => {
-    const schema = database.newSchema();
-    const store = new PostgresReplayStore(pool, storeIn(schema));
-    await pool.query(store.schemaSql);
-    const claim = newClaim();
-    const verdict = await store.reserve(claim);
-    await store.migrate();
-
-    expect(verdict.status).toBe('reserved');
-    expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-  });
-
-  it('keeps the endpoints of version 2', async () => {
+  it('keeps the rows of an earlier version', async () => {
     const schema = database.newSchema();
     for (const step of migrationSteps(schema).slice(0, 2)) {
       await pool.query(stepBlock(schema, step));
@@ -167,7 +154,20 @@ function scriptOf(schema: string, from?: number): string {
     await store.migrate();
 
     expect(await store.find('crm')).toEqual(ENDPOINT);
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+
+  it('adopts a replay table that schemaSql created', async () => {
+    const schema = database.newSchema();
+    const store = new PostgresReplayStore(pool, storeIn(schema));
+    await pool.query(store.schemaSql);
+    const claim = newClaim();
+    const verdict = await store.reserve(claim);
+    await store.migrate();
+
+    expect(verdict.status).toBe('reserved');
+    expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it('is unchanged after a step that fails', async () => {
@@ -220,7 +220,7 @@ function scriptOf(schema: string, from?: number): string {
     const schema = database.newSchema();
     const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
-    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (12, 'later')`);
+    await pool.query(`INSERT INTO ${schema}.migration (version, name) VALUES (7, 'later')`);
     await store.migrate();
     const queue = new PostgresQueue({ pool, schema });
 
@@ -234,9 +234,10 @@ function scriptOf(schema: string, from?: number): string {
     const store = new PostgresEndpointStore(pool, storeIn(schema));
     await store.migrate();
     await pool.query(
-      `INSERT INTO ${schema}.migration (version, name, breaking) VALUES (12, 'changed', true), (13, 'later', false)`,
+      stepBlock(schema, { version: 7, name: 'changed', statements: [], breaking: true }),
     );
-    const message = /at version 12, .* knows 11/;
+    await pool.query(stepBlock(schema, { version: 8, name: 'later', statements: [] }));
+    const message = /at version 7, .* knows 6/;
 
     const ahead = { code: 'schema_ahead', message: expect.stringMatching(message) };
     await expect(store.migrate()).rejects.toMatchObject(ahead);
@@ -264,7 +265,7 @@ function scriptOf(schema: string, from?: number): string {
     await new PostgresEndpointStore(user, storeIn(schema)).migrate();
     await user.end();
 
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it('that is up to date serves a user with read and write privileges only', async () => {

@@ -1,7 +1,10 @@
 import { describe, expect, it, jest } from '@jest/globals';
-import { type TrustedIssuer, createTokenSigner } from 'nestjs-webhook-token/token';
-import { buildKeyRing } from '../../lib/token/keys/trusted-issuers.js';
-import { resolveVerifier } from '../../lib/token/verifier-options.js';
+import {
+  type TrustedIssuer,
+  createTokenSigner,
+  createTokenVerifier,
+} from 'nestjs-webhook-token/token';
+import type { KeyRing } from '../../lib/token/keys/token-keys.js';
 
 const secretOf = (n: number): string => `the-secret-of-issuer-number-${n}-alone`;
 const issuerOf = (n: number): string => `https://shop-${n}.example`;
@@ -11,8 +14,8 @@ function workAmong(count: number): { lookUps: number; walks: number; tried: numb
   const trusted = Array.from({ length: count }, (_, n): TrustedIssuer => {
     return { issuer: issuerOf(n), secret: secretOf(n) };
   });
-  const { ring } = buildKeyRing(trusted, {});
-  const verifier = resolveVerifier({ issuers: ring });
+  const verifier = createTokenVerifier({ issuers: trusted });
+  const ring = verifier.settings.keys as KeyRing;
   const last = count - 1;
   const signer = createTokenSigner({ issuer: issuerOf(last), key: secretOf(last) });
   const token = signer.sign({ event: 'order.created' }) as string;

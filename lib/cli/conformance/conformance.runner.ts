@@ -1,4 +1,4 @@
-import { withoutTokens } from '../application-answer.js';
+import { withoutTokens } from '../../token/decoding.js';
 import { exchange, type ExchangeTarget } from './http-exchange.js';
 import type { ProbeContext } from './probe.context.js';
 import type {

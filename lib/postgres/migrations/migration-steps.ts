@@ -1,5 +1,3 @@
-import { countedAt } from '../sql-text.js';
-
 /** A step of the schema, from the previous version to its own. Steps are only added: a published one never changes. */
 export interface MigrationStep {
   /** 1 for the first. */
@@ -13,8 +11,8 @@ export interface MigrationStep {
 }
 
 /**
- * The table of the replay store. Each statement can be run any number of times, since installations from before the migrations already
- * have the table.
+ * The table of the replay store. Each statement can be run any number of times: `PostgresReplayStore.schemaSql` may have created the
+ * table before the migration.
  */
 export function replayTable(schema: string): readonly string[] {
   const table = `${schema}.replay`;
@@ -72,13 +70,21 @@ function endpointTable(schema: string): readonly string[] {
  *   whose lease has not expired; there is no state for it.
  * - The columns that change are side by side and ahead of the payload, and `fillfactor` leaves space on the page: a new
  *   version of a row costs the changed bytes of WAL only, however large the payload is.
+ * - `holds_key`: later deliveries of the ordering key wait for this one. It is the rule; the index `delivery_turn` answers it.
+ * - `held`: an earlier delivery of the key held it when this one was recorded. It keeps a backlog of one key out of the indexes that
+ *   claims read, and is cleared when the turn of the delivery comes.
+ * - `limited`: the lane had limits when the delivery was recorded. It keeps deliveries that wait for a limit out of the index that other
+ *   claims read; the row of `delivery_limit` is the rule.
+ * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
+ * - `subject`: an event may have to be deleted because of whom it is about.
+ * - `signed` is what the token of an attempt said, as a JSON list: the facts that its delivery does not have.
  * - Lists read a page from one end of an index that ends in `(created_at, id)`.
+ * - The order of the indexes matters: without statistics, several of them seem to cost the same, and the planner takes the first.
  * - `attempt` has no foreign key, which would lock the delivery again for each insert. Both tables are written and pruned
  *   in the same statements.
  */
 function deliveryTables(schema: string): readonly string[] {
   const delivery = `${schema}.delivery`;
-  const attempt = `${schema}.attempt`;
   return [
     `CREATE TABLE ${delivery} (
   seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -89,29 +95,39 @@ function deliveryTables(schema: string): readonly string[] {
   claim integer NOT NULL DEFAULT 0,
   attempts integer NOT NULL DEFAULT 0,
   throws integer NOT NULL DEFAULT 0,
+  holds_key boolean NOT NULL DEFAULT false,
+  held boolean NOT NULL DEFAULT false,
+  limited boolean NOT NULL DEFAULT false,
+  payload_dropped boolean NOT NULL DEFAULT false,
   status text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'delivered', 'dead')),
   reason text,
   queue text COLLATE "C" NOT NULL,
   id text COLLATE "C" NOT NULL,
   event_id text COLLATE "C" NOT NULL,
   event text COLLATE "C" NOT NULL,
+  subject text COLLATE "C",
   endpoint_id text COLLATE "C",
   tenant text COLLATE "C",
   receiver text COLLATE "C",
   lane text COLLATE "C" NOT NULL,
+  ordering_key text COLLATE "C",
+  sequence bigint,
   details json NOT NULL,
   payload bytea,
   UNIQUE (queue, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);`,
-    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending';`,
-    `CREATE INDEX delivery_lane ON ${delivery} (queue, lane, due_at, seq) WHERE status = 'pending';`,
     `CREATE INDEX delivery_unfinished ON ${delivery} (queue, status, created_at, id) WHERE status <> 'delivered';`,
     `CREATE INDEX delivery_delivered ON ${delivery} (queue, updated_at) WHERE status = 'delivered';`,
     `CREATE INDEX delivery_created ON ${delivery} (queue, created_at, id);`,
     `CREATE INDEX delivery_endpoint ON ${delivery} (endpoint_id, created_at, id) WHERE endpoint_id IS NOT NULL;`,
     `CREATE INDEX delivery_tenant ON ${delivery} (tenant, created_at, id) WHERE tenant IS NOT NULL;`,
     `CREATE INDEX delivery_event ON ${delivery} (event_id, created_at, id);`,
-    `CREATE TABLE ${attempt} (
+    `CREATE INDEX delivery_lane ON ${delivery} (queue, lane, due_at, seq) WHERE status = 'pending' AND NOT held;`,
+    `CREATE INDEX delivery_turn ON ${delivery} (queue, lane, ordering_key, sequence) WHERE holds_key;`,
+    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held AND NOT limited;`,
+    `CREATE INDEX delivery_limited ON ${delivery} (queue, lane) WHERE status = 'pending' AND NOT held AND limited;`,
+    `CREATE INDEX delivery_subject ON ${delivery} (subject, created_at, id) WHERE subject IS NOT NULL;`,
+    `CREATE TABLE ${schema}.attempt (
   delivery_seq bigint NOT NULL,
   claim integer NOT NULL,
   attempt integer NOT NULL,
@@ -121,8 +137,77 @@ function deliveryTables(schema: string): readonly string[] {
   status_code integer,
   reason text,
   answer text,
+  signed text,
   PRIMARY KEY (delivery_seq, claim)
 );`,
+  ];
+}
+
+/**
+ * The other tables of the queues.
+ *
+ * - `delivery_key` numbers the deliveries of a key. A transaction that records one locks its row until the commit, so that the
+ *   numbers are in the order of commits.
+ * - `delivery_limit` has the limits of a lane for all processes, and what is left of them; see `DeliveryLimitTable`.
+ * - `used_at`: when a key got its last number, and when a lane started its last delivery behind a limit.
+ * - `delivery_count` has the number of delivered and dead deliveries by the 5 minutes in which they were recorded, so that nothing has
+ *   to read them all. The empty string stands for no value, so that a key is unique.
+ * - `delivery_change`: the statements that end, revive and delete deliveries append to it. It has no index and no row that two of
+ *   them write, and consumers merge it into `delivery_count`. Without a key, the rows of a published table can only be deleted if
+ *   all of their columns identify them.
+ * - `delivery_retention` has a row for each queue that drops payloads: the time until which those of delivered deliveries are
+ *   dropped. The process that locks the row drops the next ones, so that nothing is read twice and no index is needed.
+ */
+function queueTables(schema: string): readonly string[] {
+  return [
+    `CREATE TABLE ${schema}.delivery_key (
+  queue text COLLATE "C" NOT NULL,
+  lane text COLLATE "C" NOT NULL,
+  ordering_key text COLLATE "C" NOT NULL,
+  sequence bigint NOT NULL,
+  used_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (queue, lane, ordering_key)
+) WITH (fillfactor = 50);`,
+    `CREATE TABLE ${schema}.delivery_limit (
+  queue text COLLATE "C" NOT NULL,
+  lane text COLLATE "C" NOT NULL,
+  concurrency integer,
+  per_second double precision,
+  burst double precision,
+  since double precision,
+  full_at double precision NOT NULL DEFAULT 0,
+  token_ms double precision,
+  paused_until double precision NOT NULL DEFAULT 0,
+  share double precision NOT NULL DEFAULT 1,
+  slowed_at double precision NOT NULL DEFAULT 0,
+  running jsonb NOT NULL DEFAULT '{}',
+  used_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (queue, lane)
+) WITH (fillfactor = 50);`,
+    `CREATE TABLE ${schema}.delivery_count (
+  queue text COLLATE "C" NOT NULL,
+  at timestamptz NOT NULL,
+  endpoint_id text COLLATE "C" NOT NULL,
+  tenant text COLLATE "C" NOT NULL,
+  receiver text COLLATE "C" NOT NULL,
+  delivered bigint NOT NULL,
+  dead bigint NOT NULL,
+  PRIMARY KEY (queue, at, endpoint_id, tenant, receiver)
+) WITH (fillfactor = 50);`,
+    `CREATE TABLE ${schema}.delivery_change (
+  queue text COLLATE "C" NOT NULL,
+  created_at timestamptz NOT NULL,
+  endpoint_id text COLLATE "C",
+  tenant text COLLATE "C",
+  receiver text COLLATE "C",
+  delivered smallint NOT NULL,
+  dead smallint NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);`,
+    `ALTER TABLE ${schema}.delivery_change REPLICA IDENTITY FULL;`,
+    `CREATE TABLE ${schema}.delivery_retention (
+  queue text COLLATE "C" PRIMARY KEY,
+  payloads_until timestamptz NOT NULL DEFAULT '-infinity'
+) WITH (fillfactor = 50);`,
   ];
 }
 
@@ -155,106 +240,6 @@ function inboxTable(schema: string): readonly string[] {
 }
 
 /**
- * The order of deliveries with an ordering key.
- *
- * - `delivery_key` numbers the deliveries of a key. A transaction that records one locks its row until the commit, so that the
- *   numbers are in the order of commits.
- * - `holds_key`: later deliveries of the key wait for this one. It is the rule; the index `delivery_turn` answers it.
- * - `held`: an earlier delivery of the key held it when this one was recorded. It keeps a backlog of one key out of the indexes that
- *   claims read, and is cleared when the turn of the delivery comes.
- */
-function deliveryOrder(schema: string): readonly string[] {
-  const delivery = `${schema}.delivery`;
-  return [
-    `CREATE TABLE ${schema}.delivery_key (
-  queue text COLLATE "C" NOT NULL,
-  lane text COLLATE "C" NOT NULL,
-  ordering_key text COLLATE "C" NOT NULL,
-  sequence bigint NOT NULL,
-  PRIMARY KEY (queue, lane, ordering_key)
-) WITH (fillfactor = 50);`,
-    `ALTER TABLE ${delivery}
-  ADD COLUMN ordering_key text COLLATE "C",
-  ADD COLUMN sequence bigint,
-  ADD COLUMN holds_key boolean NOT NULL DEFAULT false,
-  ADD COLUMN held boolean NOT NULL DEFAULT false;`,
-    `DROP INDEX ${schema}.delivery_due, ${schema}.delivery_lane;`,
-    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held;`,
-    `CREATE INDEX delivery_lane ON ${delivery} (queue, lane, due_at, seq) WHERE status = 'pending' AND NOT held;`,
-    `CREATE INDEX delivery_turn ON ${delivery} (queue, lane, ordering_key, sequence) WHERE holds_key;`,
-  ];
-}
-
-/**
- * Limits of lanes that hold for all processes.
- *
- * - `delivery_limit` has the limits of a lane, and what is left of them; see `DeliveryLimitTable`.
- * - `limited`: the lane had limits when the delivery was recorded. It keeps what waits for a limit out of the index that other
- *   claims read; the row of `delivery_limit` is the rule.
- */
-function deliveryLimits(schema: string): readonly string[] {
-  const delivery = `${schema}.delivery`;
-  return [
-    `CREATE TABLE ${schema}.delivery_limit (
-  queue text COLLATE "C" NOT NULL,
-  lane text COLLATE "C" NOT NULL,
-  concurrency integer,
-  per_second double precision,
-  burst double precision,
-  since double precision,
-  full_at double precision NOT NULL DEFAULT 0,
-  token_ms double precision,
-  paused_until double precision NOT NULL DEFAULT 0,
-  share double precision NOT NULL DEFAULT 1,
-  slowed_at double precision NOT NULL DEFAULT 0,
-  running jsonb NOT NULL DEFAULT '{}',
-  PRIMARY KEY (queue, lane)
-) WITH (fillfactor = 50);`,
-    `ALTER TABLE ${delivery} ADD COLUMN limited boolean NOT NULL DEFAULT false;`,
-    `DROP INDEX ${schema}.delivery_due;`,
-    `CREATE INDEX delivery_due ON ${delivery} (queue, due_at, seq) WHERE status = 'pending' AND NOT held AND NOT limited;`,
-    `CREATE INDEX delivery_limited ON ${delivery} (queue, lane) WHERE status = 'pending' AND NOT held AND limited;`,
-  ];
-}
-
-/**
- * The number of delivered and dead deliveries by the 5 minutes in which they were recorded, so that nothing has to read them all.
- *
- * The statements that end, revive and delete deliveries append to `delivery_change`, which has no index and no row that two of them
- * write. Consumers merge it into `delivery_count`, where the empty string stands for no value, so that a key is unique.
- */
-function deliveryCounts(schema: string): readonly string[] {
-  const delivery = `${schema}.delivery`;
-  const count = `${schema}.delivery_count`;
-  return [
-    `CREATE TABLE ${count} (
-  queue text COLLATE "C" NOT NULL,
-  at timestamptz NOT NULL,
-  endpoint_id text COLLATE "C" NOT NULL,
-  tenant text COLLATE "C" NOT NULL,
-  receiver text COLLATE "C" NOT NULL,
-  delivered bigint NOT NULL,
-  dead bigint NOT NULL,
-  PRIMARY KEY (queue, at, endpoint_id, tenant, receiver)
-) WITH (fillfactor = 50);`,
-    `CREATE TABLE ${schema}.delivery_change (
-  queue text COLLATE "C" NOT NULL,
-  created_at timestamptz NOT NULL,
-  endpoint_id text COLLATE "C",
-  tenant text COLLATE "C",
-  receiver text COLLATE "C",
-  delivered smallint NOT NULL,
-  dead smallint NOT NULL
-) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);`,
-    // Nothing ends between the count and the commit.
-    `LOCK TABLE ${delivery} IN SHARE ROW EXCLUSIVE MODE;`,
-    `INSERT INTO ${count} SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''),
-  coalesce(receiver, ''), count(*) FILTER (WHERE status = 'delivered'), count(*) FILTER (WHERE status = 'dead')
-FROM ${delivery} WHERE status <> 'pending' GROUP BY 1, 2, 3, 4, 5;`,
-  ];
-}
-
-/**
  * The activity log of the endpoint store. `details` is JSON in a `text`: names of users may contain characters that `jsonb` refuses.
  */
 function activityTable(schema: string): readonly string[] {
@@ -277,57 +262,14 @@ function activityTable(schema: string): readonly string[] {
   ];
 }
 
-/** What the token of each attempt said, as a JSON list: the facts that its delivery does not have. */
-function attemptSigned(schema: string): readonly string[] {
-  return [`ALTER TABLE ${schema}.attempt ADD COLUMN signed text;`];
-}
-
-/**
- * What is needed to delete by other criteria than the age of a delivery.
- *
- * - `subject`: an event may have to be deleted because of whom it is about.
- * - `payload_dropped`: the delivery had a payload. Without one, `payload` is null from the start.
- * - `delivery_retention` has a row for each queue that drops payloads: the time until which those of delivered deliveries are
- *   dropped. The process that locks the row drops the next ones, so that nothing is read twice and no index is needed.
- * - `used_at`: when a key got its last number, and when a lane started its last delivery behind a limit.
- */
-function deliveryRetention(schema: string): readonly string[] {
-  const delivery = `${schema}.delivery`;
-  return [
-    `ALTER TABLE ${delivery} ADD COLUMN payload_dropped boolean NOT NULL DEFAULT false, ADD COLUMN subject text COLLATE "C";`,
-    `UPDATE ${delivery} SET subject = details ->> 'subject' WHERE details ->> 'subject' IS NOT NULL;`,
-    `CREATE INDEX delivery_subject ON ${delivery} (subject, created_at, id) WHERE subject IS NOT NULL;`,
-    `ALTER TABLE ${schema}.delivery_key ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
-    `ALTER TABLE ${schema}.delivery_limit ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();`,
-    `CREATE TABLE ${schema}.delivery_retention (
-  queue text COLLATE "C" PRIMARY KEY,
-  payloads_until timestamptz NOT NULL DEFAULT '-infinity'
-) WITH (fillfactor = 50);`,
-  ];
-}
-
-/** Without a key, the rows of a published table cannot be deleted: all of their columns identify them. */
-function changeIdentity(schema: string): readonly string[] {
-  return [`ALTER TABLE ${schema}.delivery_change REPLICA IDENTITY FULL;`];
-}
-
 /** All steps of the schema, in order. Append new ones. */
 export function migrationSteps(schema: string): readonly MigrationStep[] {
   return [
     { version: 1, name: 'replay', statements: replayTable(schema) },
     { version: 2, name: 'endpoint', statements: endpointTable(schema) },
     { version: 3, name: 'delivery', statements: deliveryTables(schema) },
-    { version: 4, name: 'inbox', statements: inboxTable(schema) },
-    // An older version would send the deliveries of a key out of order.
-    { version: 5, name: 'order', statements: deliveryOrder(schema), breaking: true },
-    // An older version would exceed the limits.
-    { version: 6, name: 'limit', statements: deliveryLimits(schema), breaking: true },
-    { version: 7, name: 'activity', statements: activityTable(schema) },
-    // An older version would not count what it delivers.
-    { version: 8, name: 'count', statements: deliveryCounts(schema), breaking: true },
-    { version: 9, name: 'signed', statements: attemptSigned(schema) },
-    // An older version would send an event again without its data.
-    { version: 10, name: 'retention', statements: deliveryRetention(schema), breaking: true },
-    { version: 11, name: 'identity', statements: changeIdentity(schema) },
+    { version: 4, name: 'queue', statements: queueTables(schema) },
+    { version: 5, name: 'inbox', statements: inboxTable(schema) },
+    { version: 6, name: 'activity', statements: activityTable(schema) },
   ];
 }

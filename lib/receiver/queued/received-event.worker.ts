@@ -18,6 +18,7 @@ import { errorName } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
+import { withoutTokens } from '../../token/decoding.js';
 import { EventInternals, type WebhookEvent } from '../webhook-event.js';
 import { errorsOfHandlers, isGuardRefusal } from '../error-answers.js';
 import { WebhookDispatcher } from '../handlers/webhook.dispatcher.js';
@@ -131,7 +132,6 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDest
       await reception.fail();
       return { outcome: this.dieAfter(receiver, event, run - 1) };
     }
-    reception.stage = 'run';
     try {
       await reception.handle(async () => {
         const handlers = this.dispatcher.handlersOf(event);
@@ -298,12 +298,10 @@ function attemptOf(
 
 /** Name and message of what the handlers threw, without anything that looks like a token. */
 function describedError(error: unknown): string {
-  return errorsOfHandlers(error)
+  const lines = errorsOfHandlers(error)
     .flatMap(withGathered)
-    .map((one) => (one instanceof Error ? `${errorName(one)}: ${one.message}` : errorName(one)))
-    .join('\n')
-    .replace(/(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]*/g, '[token]')
-    .slice(0, MAX_DESCRIBED);
+    .map((one) => (one instanceof Error ? `${errorName(one)}: ${one.message}` : errorName(one)));
+  return withoutTokens(lines.join('\n')).slice(0, MAX_DESCRIBED);
 }
 
 function internalsFor(
