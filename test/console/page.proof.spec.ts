@@ -143,7 +143,10 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     partner.status = 204;
     await page.getByRole('button', { name: 'Retry now' }).click();
 
-    await page.getByRole('listitem').filter({ hasText: /204\s*accepted/ }).waitFor();
+    await page
+      .getByRole('listitem')
+      .filter({ hasText: /204\s*accepted/ })
+      .waitFor();
     await page.locator('.state').getByText('Delivered').waitFor();
   });
 
