@@ -1,16 +1,13 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { buffer } from 'node:stream/consumers';
 import {
+  BadRequestException,
   type CallHandler,
   type ExecutionContext,
   Injectable,
   type NestInterceptor,
 } from '@nestjs/common';
 import type { Observable } from 'rxjs';
-import { isJsonType, parseJsonPayload } from '../../token/payload.js';
 import { hasTrustedToken } from '../../request/open-request.js';
-import { DEFAULT_MAX_JSON_MEMBERS } from '../../token/webhook-token.constants.js';
-import { WebhookException } from '../error-answers.js';
 import {
   type AdapterRequest,
   fromNodeRequest,
@@ -90,38 +87,27 @@ function wasShielded(request: Shieldable): boolean {
   return request[ASIDE] !== undefined;
 }
 
-/** The largest JSON body that a route without the guard gets. */
-const MAX_UNGUARDED_JSON = 1_048_576;
-
 /**
- * Parses the JSON body of a signed request to a route without the guard: its token has kept the application's parsers away before
- * the router chose a route. The guards of that route have run already, without a body.
+ * Refuses a signed request with a body on a route without the guard: its token has kept the application's parsers away before the
+ * router chose a route, so that neither middleware nor guards have seen the body.
  */
 @Injectable()
 export class UnguardedBodyInterceptor implements NestInterceptor {
-  async intercept(context: ExecutionContext, next: CallHandler): Promise<Observable<unknown>> {
+  intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     if (context.getType() === 'http') {
-      await parseUnguarded(context.switchToHttp().getRequest<AdapterRequest>());
+      refuseUnseenBody(context.switchToHttp().getRequest<AdapterRequest>());
     }
     return next.handle();
   }
 }
 
-async function parseUnguarded(request: AdapterRequest): Promise<void> {
+function refuseUnseenBody(request: AdapterRequest): void {
   const node = nodeRequest(request);
-  if (!wasShielded(node) || receptionOf(request) !== undefined) return;
+  if (node.method !== 'POST' || !wasShielded(node) || receptionOf(request) !== undefined) return;
   unshieldBody(node);
-  const { headers } = node;
-  const { 'content-type': type, 'content-encoding': encoding, 'content-length': length } = headers;
-  if (node.readableDidRead || encoding !== undefined) return;
-  if (type === undefined || !isJsonType(type)) return;
-  // Node reads no more bytes than declared.
-  if (length === undefined || Number(length) > MAX_UNGUARDED_JSON) return;
-  const rawBody = await buffer(node);
-  try {
-    const body = parseJsonPayload(rawBody, type, DEFAULT_MAX_JSON_MEMBERS);
-    Object.assign(request, { rawBody, body });
-  } catch (error) {
-    throw WebhookException.from(error);
-  }
+  const { 'content-length': length = '0', 'transfer-encoding': encoding } = node.headers;
+  if (encoding === undefined && Number(length) === 0) return;
+  throw new BadRequestException(
+    'a request with a webhook token and a body needs a route for webhooks: a mounted path, @WebhookRoute() or WebhookGuard',
+  );
 }
