@@ -120,6 +120,11 @@ export function isOutage(cause: unknown): boolean {
   return ![CONFLICT, LOCKED, CANCELLED, UNREFERENCED].includes(reason);
 }
 
+/** Whether the user lacks the privilege for a statement. */
+export function isForbidden(cause: unknown): boolean {
+  return codeOf(driverError(cause)) === '42501';
+}
+
 /** Whether PostgreSQL has rolled a transaction back because of a concurrent one, and it can be repeated. */
 export function isConflict(cause: unknown): boolean {
   return ['40001', '40P01'].includes(codeOf(driverError(cause)));

@@ -1,7 +1,7 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, RunStatement } from './database.js';
-import { isOutage } from './database-failure.js';
+import { isForbidden, isOutage } from './database-failure.js';
 import { lastingClientOf } from './transactions.js';
 
 /** What distinguishes a database from others, on this server and elsewhere. */
@@ -64,7 +64,7 @@ async function readIdentity(run: RunStatement): Promise<DatabaseIdentity> {
   try {
     return await identityBy(run, WITH_SYSTEM);
   } catch (error) {
-    if (isOutage(error)) throw error;
+    if (isOutage(error) && !isForbidden(error)) throw error;
     // A hosted server may not permit it. In a transaction of the caller, the attempt would abort the transaction.
     return identityBy(run, WITHOUT_SYSTEM);
   }

@@ -16,6 +16,7 @@ import { BullMqQueue } from 'nestjs-webhook-token/bullmq';
 import { PostgresQueue, PgliteQueue } from '../../lib/postgres/index.js';
 import { ISSUER, SECRET } from '../fixtures/receiver-app.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
+import { TestDatabase } from './database.js';
 import { newDatabaseDirectory, removeDirectories } from './embedded-database.js';
 
 const name = `flush-${randomBytes(6).toString('hex')}`;
@@ -44,7 +45,11 @@ const engines: [
   [
     'postgres',
     await describeWith('PostgreSQL'),
-    (clock) => new PostgresQueue({ connectionString: urlOf('PostgreSQL'), name, clock }),
+    (clock) => {
+      const database = new TestDatabase();
+      cleanUps.push(() => database.close());
+      return new PostgresQueue({ pool: database.pool, schema: database.newSchema(), clock });
+    },
   ],
   ['BullMQ', await describeWith('Redis'), (clock) => new BullMqQueue(onRedis(), { clock })],
 ];

@@ -250,6 +250,33 @@ const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
     }
   });
 
+  it('works on a server that does not permit the identifier of its data directory', async () => {
+    const forbidden = /pg_control_system/;
+    const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 2 });
+    pool.on('connect', (client) => {
+      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      client.query = (async (...args: unknown[]) => {
+        const text = (args[0] as { text?: string }).text ?? String(args[0]);
+        if (!forbidden.test(text)) return query(...args);
+        throw Object.assign(new Error('permission denied'), { code: '42501' });
+      }) as never;
+    });
+    const queue = new PostgresQueue({ pool, schema: database.newSchema(), notify: false });
+    try {
+      await queue.enqueue([due('one')]);
+      const client = await pool.connect();
+      await client.query('BEGIN');
+      await queue.enqueue([due('two')], { tx: client });
+      await client.query('COMMIT');
+      client.release();
+
+      expect(await queue.find(['one', 'two'])).toMatchObject([{}, {}]);
+    } finally {
+      await queue.stop(0);
+      await pool.end();
+    }
+  });
+
   it('rejects calls in time, delivers over other connections, and destroys the lost ones', async () => {
     const network = await LosingNetwork.start(urlOf('PostgreSQL'));
     const schema = database.newSchema();
