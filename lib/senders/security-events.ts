@@ -352,7 +352,9 @@ function createPoll(
       if (!isObject(document) || !isObject(sets)) {
         throw new UnreadableAnswer('the answer has no object "sets"');
       }
-      const events = Object.entries(sets).map(([id, token]) => {
+      // A sender that ignores the limit gets no more work done; the rest stays with it.
+      const entries = Object.entries(sets).slice(0, maxEvents);
+      const events = entries.map(([id, token]) => {
         // A token that is no string is reported as an invalid one.
         const body = typeof token === 'string' ? token : '';
         return [id, fromRequestLike({ method: 'POST', url: url.href, headers, body })] as const;

@@ -314,6 +314,15 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect((await transmitter.next()).body).toEqual({ maxEvents: 3, returnImmediately: true });
   });
 
+  it('takes no more events than it asked for, and leaves the others to the sender', async () => {
+    await start({ maxEvents: 2 });
+    const first = await transmitter.next();
+    first.answer(Object.fromEntries(['a', 'b', 'c'].map((id) => [id, set(id)])));
+    const second = await transmitter.next();
+
+    expect(second.body).toMatchObject({ ack: ['a', 'b'] });
+  });
+
   it('takes the Authorization header from a function each time', async () => {
     let calls = 0;
     await start({ authorization: async () => `Bearer ${++calls}` });
