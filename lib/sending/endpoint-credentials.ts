@@ -1,4 +1,4 @@
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
@@ -58,6 +58,9 @@ const AUTHORIZATION = 'Authorization';
 const MAX_PEM = 32_768;
 const MAX_VALUE = 8_192;
 const MAX_HEADERS = 20;
+const KEY_TYPES = new Set<string>(['rsa', 'ec', 'ed25519', 'ed448']);
+/** Of a public RSA exponent, in base64url: 32 bits. */
+const MAX_EXPONENT = 6;
 /** Signing a handshake takes 40 ms with so many bits, and eight times as long with twice as many. */
 const MAX_RSA_BITS = 8_192;
 
@@ -86,11 +89,31 @@ const CERTIFICATE = object<ClientCertificate>()(
       if (!isReadableTls(tls)) {
         return at.add('', 'cannot be read; pass certificates and keys as PEM');
       }
-      const { modulusLength = 0 } = createPrivateKey(tls.key).asymmetricKeyDetails ?? {};
-      at.require(modulusLength <= MAX_RSA_BITS, 'key', `must have at most ${MAX_RSA_BITS} bits`);
+      const problem = costProblem(createPrivateKey(tls.key));
+      if (problem !== undefined) at.add('key', problem);
     },
   },
 );
+
+/** Says why a handshake with a key could block the process, which signs it on the event loop. */
+function costProblem(key: KeyObject): string | undefined {
+  const { asymmetricKeyType = '', asymmetricKeyDetails } = key;
+  if (!KEY_TYPES.has(asymmetricKeyType)) return 'must be an RSA, EC, Ed25519 or Ed448 key';
+  if (asymmetricKeyType !== 'rsa') return undefined;
+  if (asymmetricKeyDetails!.modulusLength! > MAX_RSA_BITS) {
+    return `must have at most ${MAX_RSA_BITS} bits`;
+  }
+  // Numbers that are longer than they need be give the same signature, after seconds.
+  const { n, e, d, p, q, dp, dq, qi } = key.export({ format: 'jwk' }) as Record<string, string>;
+  const isUsual =
+    e!.length <= MAX_EXPONENT &&
+    d!.length <= n!.length &&
+    p!.length + q!.length <= n!.length + MAX_EXPONENT &&
+    dp!.length <= p!.length &&
+    dq!.length <= q!.length &&
+    qi!.length <= p!.length;
+  return isUsual ? undefined : 'must have numbers that are no longer than its modulus';
+}
 
 /** Whether certificates and keys can be used. */
 export function isReadableTls(tls: EgressTlsOptions): boolean {

@@ -448,7 +448,9 @@ describe.each(adapters)(
       const { status, json } = await send(origin, { path: '/plain', body, token });
 
       expect(status).toBe(400);
-      expect(json).toMatchObject({ message: expect.stringContaining('needs a route for webhooks') });
+      expect(json).toMatchObject({
+        message: expect.stringContaining('needs a route for webhooks'),
+      });
     });
 
     it('takes a request with a token and without a body', async () => {

@@ -574,6 +574,30 @@ describe('a client certificate', () => {
     await expect(refused).rejects.toThrow('credentials.certificate.passphrase: unknown option');
   });
 
+  it('may have an RSA key, but none whose numbers are longer than its modulus', async () => {
+    const cert = pem('rsa.test.cert');
+    const jwk = createPrivateKey(pem('rsa.test.key')).export({ format: 'jwk' });
+    const number = (name: 'd' | 'p' | 'q'): bigint =>
+      BigInt(`0x${Buffer.from(jwk[name]!, 'base64url').toString('hex')}`);
+    // Exponents that are congruent make the same signature, but each bit takes time.
+    const long = number('d') + (((number('p') - 1n) * (number('q') - 1n)) << 20_000n);
+    const hex = long.toString(16);
+    const bytes = Buffer.from(hex.length % 2 === 0 ? hex : `0${hex}`, 'hex');
+    const stretched = createPrivateKey({
+      key: { ...jwk, d: bytes.toString('base64url') },
+      format: 'jwk',
+    });
+    const create = async (id: string, key: string) =>
+      endpoints().create({ id, url: url(), credentials: { certificate: { cert, key } } });
+
+    await create('rsa', pem('rsa.test.key'));
+    await expect(
+      create('slow', stretched.export({ type: 'pkcs8', format: 'pem' }).toString()),
+    ).rejects.toThrow(
+      'credentials.certificate.key: must have numbers that are no longer than its modulus',
+    );
+  });
+
   const encryptedKey = (type: 'pkcs8' | 'sec1'): string =>
     createPrivateKey(pem('hooks.test.key'))
       .export({ type, format: 'pem', cipher: 'aes-256-cbc', passphrase: 'secret' })
