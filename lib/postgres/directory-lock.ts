@@ -1,11 +1,16 @@
-import { open, readFile, rm, stat, utimes } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { open, readFile, readlink, rm, stat, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 
 /** The process that holds a directory. */
 interface Holder {
+  /** Differs for each lock. */
+  readonly token: string;
   readonly host: string;
+  /** In which `pid` counts: two containers may report one host name. `null` where the system has none. */
+  readonly pidNamespace: string | null;
   readonly pid: number;
   /** Start time of the process, as its system counts it: a later process may have the same id. */
   readonly startedAt: string | null;
@@ -19,17 +24,17 @@ const STALE_AFTER = 30_000;
 /**
  * Reserves a directory for one process. Two processes that write to an embedded database lose acknowledged deliveries.
  *
- * The lock of a dead process is taken over: immediately on the same machine, on another one after 30 seconds without a
- * heartbeat.
+ * The lock of a dead process is taken over: immediately on the same machine, from another one or another container after 30 seconds
+ * without a heartbeat.
  */
 export class DirectoryLock {
   private readonly timer: NodeJS.Timeout;
 
-  private constructor(private readonly path: string) {
-    this.timer = setInterval(() => {
-      const now = new Date();
-      utimes(path, now, now).catch(() => {});
-    }, HEARTBEAT).unref();
+  private constructor(
+    private readonly path: string,
+    private readonly token: string,
+  ) {
+    this.timer = setInterval(() => void this.beat(), HEARTBEAT).unref();
   }
 
   /**
@@ -39,17 +44,18 @@ export class DirectoryLock {
   static async take(directory: string): Promise<DirectoryLock> {
     const path = join(directory, 'lock');
     const takeover = `${path}.takeover`;
-    if (await createLock(path)) return new DirectoryLock(path);
+    const token = randomUUID();
+    if (await createLock(path, token)) return new DirectoryLock(path, token);
     // One process at a time: of two that find a dead holder, only one takes the lock over.
-    if (!(await createLock(takeover))) {
+    if (!(await createLock(takeover, token))) {
       await rmIfStale(takeover);
       throw inUse(directory);
     }
     try {
       if (await isHeld(path)) throw inUse(directory);
       await rm(path, { force: true });
-      if (!(await createLock(path))) throw inUse(directory);
-      return new DirectoryLock(path);
+      if (!(await createLock(path, token))) throw inUse(directory);
+      return new DirectoryLock(path, token);
     } finally {
       await rm(takeover, { force: true });
     }
@@ -57,13 +63,25 @@ export class DirectoryLock {
 
   async release(): Promise<void> {
     clearInterval(this.timer);
-    await rm(this.path, { force: true });
+    if (await this.isOwn()) await rm(this.path, { force: true });
+  }
+
+  private async beat(): Promise<void> {
+    const now = new Date();
+    if (await this.isOwn()) await utimes(this.path, now, now).catch(() => {});
+  }
+
+  /** Another process takes the lock of one that was suspended for too long. */
+  private async isOwn(): Promise<boolean> {
+    return (await readHolder(this.path))?.token === this.token;
   }
 }
 
-async function createLock(path: string): Promise<boolean> {
+async function createLock(path: string, token: string): Promise<boolean> {
   const holder: Holder = {
+    token,
     host: hostname(),
+    pidNamespace: await pidNamespace(),
     pid: process.pid,
     startedAt: await startTimeOf(process.pid),
   };
@@ -80,19 +98,25 @@ async function createLock(path: string): Promise<boolean> {
 
 async function isHeld(path: string): Promise<boolean> {
   const holder = await readHolder(path);
-  // The file of another machine, or one that is incomplete: only its age can be checked.
-  if (holder === undefined || holder.host !== hostname()) return !(await isStale(path));
+  const isHere =
+    holder?.host === hostname() && (holder.pidNamespace ?? null) === (await pidNamespace());
+  // The file of another machine or container, or one that is incomplete: only its age can be checked.
+  if (holder === undefined || !isHere) return !(await isStale(path));
   if (!isAlive(holder.pid)) return false;
   return holder.startedAt === null || holder.startedAt === (await startTimeOf(holder.pid));
 }
 
 async function readHolder(path: string): Promise<Holder | undefined> {
   try {
-    const { host, pid, startedAt } = JSON.parse(await readFile(path, 'utf8')) as Holder;
-    return Number.isSafeInteger(pid) && pid > 0 ? { host, pid, startedAt } : undefined;
+    const holder = JSON.parse(await readFile(path, 'utf8')) as Holder;
+    return Number.isSafeInteger(holder.pid) && holder.pid > 0 ? holder : undefined;
   } catch {
     return undefined;
   }
+}
+
+async function pidNamespace(): Promise<string | null> {
+  return readlink('/proc/self/ns/pid').catch(() => null);
 }
 
 function isAlive(pid: number): boolean {

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
-import { readdir, truncate, utimes, writeFile } from 'node:fs/promises';
+import { existsSync, readlinkSync } from 'node:fs';
+import { readdir, readFile, truncate, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -142,6 +143,13 @@ describe('two queues of one process in one directory', () => {
 });
 
 describe('the directory of an embedded database', () => {
+  const namespace = '/proc/self/ns/pid';
+  /** Where the process of a lock runs. */
+  const here = {
+    host: hostname(),
+    pidNamespace: existsSync(namespace) ? readlinkSync(namespace) : null,
+  };
+
   it('is refused to a second process, and released at the end', async () => {
     const directory = await newDirectory();
     const lock = await DirectoryLock.take(directory);
@@ -160,7 +168,7 @@ describe('the directory of an embedded database', () => {
     const directory = await newDirectory();
     const other = spawn('sleep', ['60']);
     await new Promise((resolve) => other.once('spawn', resolve));
-    const holder = { host: hostname(), pid: other.pid, startedAt: null };
+    const holder = { ...here, pid: other.pid, startedAt: null };
     await writeFile(join(directory, 'lock'), JSON.stringify(holder));
 
     await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
@@ -175,12 +183,14 @@ describe('the directory of an embedded database', () => {
     ['a process whose id this process has now', { pid: process.pid, startedAt: '1' }, true],
     ['another machine without a recent heartbeat', { host: 'elsewhere', pid: 1 }, true],
     ['another machine with a recent heartbeat', { host: 'elsewhere', pid: 1, lives: true }, false],
+    ['another container of the same name', { pidNamespace: 'pid:[1]', pid: 1, lives: true }, false],
+    ['a container that has died', { pidNamespace: 'pid:[1]', pid: 1 }, true],
     ['no one, because its lock file was truncated', { text: '{"ho' }, true],
   ])('held by %s', async (_, holder, isTakenOver) => {
     const directory = await newDirectory();
     const path = join(directory, 'lock');
     const { text, lives, ...rest } = holder as { text?: string; lives?: boolean };
-    await writeFile(path, text ?? JSON.stringify({ host: hostname(), startedAt: null, ...rest }));
+    await writeFile(path, text ?? JSON.stringify({ ...here, startedAt: null, ...rest }));
     const then = new Date(Date.now() - (lives === true ? 0 : 31_000));
     await utimes(path, then, then);
     const lock = DirectoryLock.take(directory);
@@ -189,11 +199,22 @@ describe('the directory of an embedded database', () => {
     await expect(lock).rejects.toMatchObject({ code: 'store_unavailable' });
   });
 
+  it('stays that of the process that took it over from a suspended one', async () => {
+    const directory = await newDirectory();
+    const path = join(directory, 'lock');
+    const suspended = await DirectoryLock.take(directory);
+    const other = JSON.stringify({ ...here, token: 'other', pid: process.pid, startedAt: null });
+    await writeFile(path, other);
+    await suspended.release();
+
+    expect(await readFile(path, 'utf8')).toBe(other);
+  });
+
   it('is taken over by one process only', async () => {
     const directory = await newDirectory();
     await writeFile(
       join(directory, 'lock'),
-      JSON.stringify({ host: hostname(), pid: process.pid, startedAt: '1' }),
+      JSON.stringify({ ...here, pid: process.pid, startedAt: '1' }),
     );
     const takes = await Promise.allSettled(
       Array.from({ length: 20 }, async () => DirectoryLock.take(directory)),
