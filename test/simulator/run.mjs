@@ -24,7 +24,7 @@ const { values } = parseArgs({
   },
 });
 const first = Number(values.seed);
-const count = Number(values.seeds ?? (values.planted ? 500 : 1_000));
+const count = Number(values.seeds ?? (values.planted ? 2_000 : 1_000));
 if (![first, count].every((value) => Number.isSafeInteger(value) && value > 0)) {
   console.error('Usage: --seeds a number; --seed the first one; --planted; --sql; --json');
   process.exit(2);
