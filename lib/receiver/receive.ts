@@ -203,6 +203,7 @@ export class ReceivePipeline {
     if (handlers.length > 0) {
       if (queued !== undefined) {
         await enqueueEvent(reception, queued, clock);
+        reception.stage = 'queued';
         return acknowledge('queued');
       }
       await this.dispatcher.call(handlers, event).catch((error: unknown) => {

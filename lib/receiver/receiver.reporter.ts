@@ -11,6 +11,7 @@ import { WebhookHandlerRegistry } from './handlers/webhook.dispatcher.js';
 import { fromNodeRequest, nodeRequest, pathOfRequest, type RequestHead } from './node-http.js';
 import { endReceiving, receiving } from './receiver.channels.js';
 import type { ResolvedReceiver } from './receiver-options.resolver.js';
+import type { EventStage } from './reception.js';
 import type { WebhookEvent } from './webhook-event.js';
 
 export interface AnsweredRequest {
@@ -27,6 +28,13 @@ export interface AnsweredRequest {
   /** Whether no handler matches the event, which is acknowledged or refused. */
   readonly unhandled?: boolean | undefined;
 }
+
+const UNRECORDED = {
+  handled: 'its sender gets 503 and repeats it, and its handlers may run a second time',
+  queued: 'its sender gets 503 and repeats it, and the queue keeps one copy',
+  acknowledged: 'its sender got a success; if a copy arrives, it is handled again',
+  run: 'its handlers may run again after a crash',
+} as const satisfies Readonly<Record<EventStage, string>>;
 
 /** Unhandled events of a receiver that get a warning of their own; after that, one line says that there are more. */
 const MAX_UNHANDLED_WARNINGS = 100;
@@ -102,10 +110,11 @@ export class ReceiverReporter {
     );
   }
 
-  /** Warns that an event was handled or queued and the replay store did not record it. */
-  unrecorded({ event, id }: WebhookEvent): void {
+  /** Warns that the replay store did not record an event, and says what its sender does now. */
+  unrecorded({ event, id }: WebhookEvent, stage: EventStage): void {
+    const done = stage === 'run' ? 'handled' : stage;
     this.warn(
-      `${event} (id ${id}): the replay store did not record it, so it may be accepted or run again`,
+      `${event} (id ${id}) was ${done}, but the replay store did not record it: ${UNRECORDED[stage]}`,
     );
   }
 

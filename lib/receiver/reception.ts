@@ -180,6 +180,12 @@ export function replayed(): WebhookReplayError {
   return new WebhookReplayError('replayed', 'the event was handled before');
 }
 
+/**
+ * How far an event is when it is recorded: handled or queued before its answer, acknowledged before its record, or handled in a run
+ * from the queue.
+ */
+export type EventStage = 'handled' | 'queued' | 'acknowledged' | 'run';
+
 /** `open` until the work of {@link WebhookReception.handle} starts. */
 type ReceptionState = 'open' | 'handling' | 'recording' | 'settled';
 
@@ -191,6 +197,8 @@ type ReceptionState = 'open' | 'handling' | 'recording' | 'settled';
  */
 export class WebhookReception {
   state: ReceptionState;
+  /** How far the event is now; only a warning names it. */
+  stage: EventStage = 'handled';
   /** Whether the work of {@link handle} failed, as opposed to something before or after it. */
   workFailed = false;
   /** Whether the handler put the record into its own transaction; only the store knows how that ended. */
@@ -299,7 +307,7 @@ export class WebhookReception {
       if (!(await this.record())) this.reporter.takenOver(this.event);
       this.end();
     } catch (error) {
-      this.reporter.unrecorded(this.event);
+      this.reporter.unrecorded(this.event, this.stage);
       await this.release();
       throw error;
     }

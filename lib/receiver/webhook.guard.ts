@@ -129,7 +129,10 @@ export class WebhookGuard implements CanActivate {
     if (success) this.reporter.report({ answer: acknowledge('processed'), request, event });
     // @WebhookRoute() settles the event when its handler ends, even if the connection is closed.
     if (reception.state !== 'open') return reception.idle();
-    if (success) return reception.complete().catch(() => undefined);
+    if (success) {
+      reception.stage = 'acknowledged';
+      return reception.complete().catch(() => undefined);
+    }
     this.reporter.report({ answer: failureOf(response.statusCode), request, event });
     // Without an answer, the handler may still be running: the end of the lease frees the event.
     return complete ? reception.fail() : reception.abandon();

@@ -223,7 +223,7 @@ describe('a replay store that is unavailable when a handler finishes', () => {
       expect(answer.headers['webhook-error']).toBe('store_unavailable');
       expect(answer.headers['retry-after']).toBe('5');
       expect(started.logger.at('warn').join('\n')).toContain(
-        'order.created (id order-1): the replay store did not record it, so it may be accepted or run again',
+        'order.created (id order-1) was handled, but the replay store did not record it: its sender gets 503 and repeats it, and its handlers may run a second time',
       );
 
       store.current.outage = 0;
@@ -239,7 +239,7 @@ describe('a replay store that stays unavailable', () => {
     const { deliver, time } = await startWithOutage(60_000);
     expect((await deliver('/guarded')).status).toBe(201);
 
-    while (!started.logger.at('warn').join('\n').includes('did not record it')) {
+    while (!started.logger.at('warn').join('\n').includes('its sender got a success')) {
       await time.advance(1_000);
     }
     expect(handled).toBe(1);
@@ -255,9 +255,7 @@ describe('a replay store that stays unavailable', () => {
       return receipts;
     };
     expect((await deliver('/webhooks')).status).toBe(503);
-    expect(started.logger.at('warn').join('\n')).toContain(
-      'did not record it, so it may be accepted or run again',
-    );
+    expect(started.logger.at('warn').join('\n')).toContain('the queue keeps one copy');
 
     queue.enqueue = enqueue;
     store.current.awayUntil = 0;

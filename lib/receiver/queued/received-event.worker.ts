@@ -132,6 +132,7 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDest
       await reception.fail();
       return { outcome: this.dieAfter(receiver, event, run - 1) };
     }
+    reception.stage = 'run';
     try {
       await reception.handle(async () => {
         const handlers = this.dispatcher.handlersOf(event);
