@@ -78,7 +78,7 @@ export class ConsoleEndpoints {
     })),
     {
       ...this.change('POST', '/test', 'test', async ({ id, access, body }) => {
-        const { event } = readArgument(TEST_EVENT, body ?? {});
+        const { event } = readArgument(TEST_EVENT, body);
         const scope = scopeOf(access);
         return this.endpoints.test(id, event === undefined ? scope : { ...scope, event });
       }),
@@ -251,7 +251,7 @@ export class ConsoleEndpoints {
   }
 
   async createEndpoint({ body, access }: ConsoleCall) {
-    const { tenant, ...draft } = readArgument(NEW_ENDPOINT, body ?? {});
+    const { tenant, ...draft } = readArgument(NEW_ENDPOINT, body);
     // Ids are unique across tenants: choosing one would reveal which ids others have.
     if (access.tenant !== undefined && draft.id !== undefined) {
       throw invalid('id', 'cannot be chosen; leave it out');
@@ -267,13 +267,13 @@ export class ConsoleEndpoints {
   }
 
   private async updateEndpoint({ id, body, access }: ConsoleCall) {
-    const patch = readArgument(ENDPOINT_PATCH, body ?? {});
+    const patch = readArgument(ENDPOINT_PATCH, body);
     requireOwnSettings(patch, access);
     return this.changed(await this.endpoints.update(id, patch, scopeOf(access)), access);
   }
 
   async rotateKey({ id, body, access }: ConsoleCall) {
-    const rotation = readArgument(ROTATION, body ?? {});
+    const rotation = readArgument(ROTATION, body);
     const { secret, ...key } = await this.endpoints.rotateKey(id, rotation, scopeOf(access));
     return { ...key, secret: secret! };
   }

@@ -126,7 +126,7 @@ export class ConsoleHandler {
     const { route, id } = found;
     requireCapabilities(access, route.needs);
     this.limits.requireRate(access, route);
-    return this.run(route, { ...call, access, id });
+    return this.run(route, { ...call, body: call.body ?? {}, access, id });
   }
 
   private async run(route: ConsoleRoute, call: ConsoleCall): Promise<Reply> {

@@ -112,7 +112,7 @@ export class ConsoleInbox {
   }
 
   private async retryDeadLetters({ body }: ConsoleCall): Promise<RetryAnswer> {
-    const { ids } = readArgument(RETRY, body ?? {});
+    const { ids } = readArgument(RETRY, body);
     return { retried: await this.inbox.retry(ids) };
   }
 }

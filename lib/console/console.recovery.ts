@@ -114,7 +114,7 @@ export class ConsoleRecovery implements OnApplicationBootstrap, BeforeApplicatio
     body,
     access,
   }: ConsoleCall): Promise<RecoveryPreview | { readonly recovery: RecoveryRow }> {
-    const { dryRun, since: from } = readArgument(RECOVERY, body ?? {});
+    const { dryRun, since: from } = readArgument(RECOVERY, body);
     const { tenant, disabled } = await this.endpoints.get(id, scopeOf(access));
     const { since } = readTimes({ since: from, until: undefined });
     const until = this.clock.now();

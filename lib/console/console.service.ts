@@ -223,7 +223,7 @@ export class ConsoleService {
   }
 
   private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
-    const { ids, filter, dryRun, limit } = readArgument(REDELIVER, body ?? {});
+    const { ids, filter, dryRun, limit } = readArgument(REDELIVER, body);
     if (ids !== undefined) {
       const scope = { ...readTenant(access, undefined), dryRun };
       const items: RedeliverAnswer['items'][number][] = [];
@@ -262,7 +262,7 @@ export class ConsoleService {
   }
 
   private linkTo({ id: tenant, body, access }: ConsoleCall): LinkAnswer {
-    const { capabilities = ['view'], expiresIn } = readArgument(TENANT_LINK, body ?? {});
+    const { capabilities = ['view'], expiresIn } = readArgument(TENANT_LINK, body);
     // An operator cannot pass on a capability that it lacks.
     requireCapabilities(access, capabilities);
     if (this.options.portal === undefined) {
@@ -273,7 +273,7 @@ export class ConsoleService {
 
   /** Endpoints first, so that nothing new is recorded. */
   private async erase({ id: tenant, body }: ConsoleCall): Promise<EraseAnswer> {
-    const { dryRun } = readArgument(ERASE, body ?? {});
+    const { dryRun } = readArgument(ERASE, body);
     const endpoints = await this.endpointCalls.ofTenant(tenant);
     if (dryRun) {
       const { pending, delivered, dead } = await this.deliveries.stats({}, { tenant });
