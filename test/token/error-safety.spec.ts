@@ -9,6 +9,7 @@ import {
   verifyWebhookPayload,
   verifyWebhookToken,
 } from '../../lib/token/index.js';
+import { withoutTokens } from '../../lib/token/decoding.js';
 import { Mulberry32 } from './mulberry32.js';
 import { forge, SIGNED, signHs256, UNSIGNED } from './token-mutations.js';
 
@@ -220,5 +221,16 @@ describe('isWebhookError', () => {
       code: 'hash_unsupported',
       message: expect.any(String),
     });
+  });
+});
+
+describe('a text that may repeat a token', () => {
+  it.each([
+    ['a short token', 'Bearer eyJhbGciOiJ4In0.eyJhIjoxfQ.', 'Bearer [token]'],
+    ['a short header with white space', 'ewoiYSI6MX0.eyJhIjoxfQ.c2ln!', '[token]!'],
+    ['any three long parts', `${'a'.repeat(16)}.${'b'.repeat(16)}.c`, '[token]'],
+    ['a host name', 'connect customers.shop-example.com', 'connect customers.shop-example.com'],
+  ])('shows %s as it should', (_, text, shown) => {
+    expect(withoutTokens(text)).toBe(shown);
   });
 });
