@@ -27,7 +27,7 @@ import type { ReplayStore } from '../replay/replay-store.js';
 import type { WebhookSpoolOptions } from '../request/body-spool.js';
 import type { WebhookScheme } from '../request/webhook-scheme.js';
 import { VERIFICATION } from '../token/verifier-options.js';
-import type { WebhookProfile } from '../token/webhook-token.constants.js';
+import { type WebhookProfile, WEBHOOK_PROFILES } from '../token/webhook-token.constants.js';
 import { ISSUER } from './receiver-issuers.js';
 import { DEFAULT_RECEIVER } from './receiver.constants.js';
 
@@ -199,6 +199,13 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
     ),
     jwksFetch: filled(JWKS_FETCH),
     ...VERIFICATION,
+    profiles: optional(
+      list(
+        oneOf(...WEBHOOK_PROFILES),
+        "must be a list: ['webhook-token', 'swt-draft-00', 'swt-draft-02']",
+        { min: 1 },
+      ),
+    ),
     requireHash: optional(flag, true),
     maxBodyBytes: optional(whole(0, undefined, 'of bytes'), 32 * MiB),
     spool: filled(orFalse(SPOOL)),

@@ -75,16 +75,15 @@ export const VERIFICATION = {
     DEFAULT_MAX_JSON_MEMBERS,
   ),
   audience: optional(audience, []),
-  profiles: optional(
-    rule<readonly WebhookProfile[]>(
-      (value) =>
-        Array.isArray(value) &&
-        value.length > 0 &&
-        value.every((one) => (WEBHOOK_PROFILES as readonly unknown[]).includes(one)),
-      `must be a list of at least one of these profiles and no other: ${WEBHOOK_PROFILES.join(', ')}`,
-    ),
-  ),
 };
+
+const profiles = rule<readonly WebhookProfile[]>(
+  (value) =>
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.every((one) => (WEBHOOK_PROFILES as readonly unknown[]).includes(one)),
+  `must be a list of at least one of these profiles and no other: ${WEBHOOK_PROFILES.join(', ')}`,
+);
 
 /**
  * Creates a verifier. Keys are parsed here, once.
@@ -113,7 +112,11 @@ const UNCHECKED = {
   allowWeakSecrets: unchecked<TokenVerifierOptions['allowWeakSecrets']>(),
 };
 
-const VERIFIER = object<TokenVerifierOptions>()({ ...VERIFICATION, ...UNCHECKED });
+const VERIFIER = object<TokenVerifierOptions>()({
+  ...VERIFICATION,
+  ...UNCHECKED,
+  profiles: optional(profiles),
+});
 
 /** For messages about a misspelt option, which begin with the name of the function. */
 const NAMES = object<TokenVerifierOptions>()({

@@ -56,6 +56,12 @@ describe('an invalid configuration', () => {
       receiver({ profiles: 'webhook-token' }),
       /^receiver\.profiles: must/,
     ],
+    ['no profile', receiver({ profiles: [] }), /^receiver\.profiles: must/],
+    [
+      'a misspelt profile',
+      receiver({ profiles: ['webhook-tokens'] }),
+      /^receiver\.profiles\[0\]: .*did you mean 'webhook-token'/,
+    ],
     ['an empty name', receiver({ name: '' }), /^receiver\.name: must be a non-empty string/],
     ['a number as name', receiver({ name: 1 }), /^receiver\.name: must be a non-empty string/],
     [
