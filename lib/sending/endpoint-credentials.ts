@@ -1,4 +1,4 @@
-import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { createPrivateKey, type JsonWebKey, type KeyObject } from 'node:crypto';
 import { createSecureContext } from 'node:tls';
 import type { EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
@@ -59,8 +59,7 @@ const MAX_PEM = 32_768;
 const MAX_VALUE = 8_192;
 const MAX_HEADERS = 20;
 const KEY_TYPES = new Set<string>(['rsa', 'ec', 'ed25519', 'ed448']);
-/** Of a public RSA exponent, in base64url: 32 bits. */
-const MAX_EXPONENT = 6;
+const MAX_RSA_EXPONENT = 2n ** 32n;
 /** Signing a handshake takes 40 ms with so many bits, and eight times as long with twice as many. */
 const MAX_RSA_BITS = 8_192;
 
@@ -97,21 +96,22 @@ const CERTIFICATE = object<ClientCertificate>()(
 
 /** Says why a handshake with a key could block the process, which signs it on the event loop. */
 function costProblem(key: KeyObject): string | undefined {
-  const { asymmetricKeyType = '', asymmetricKeyDetails } = key;
+  const { asymmetricKeyType = '', asymmetricKeyDetails: details } = key;
   if (!KEY_TYPES.has(asymmetricKeyType)) return 'must be an RSA, EC, Ed25519 or Ed448 key';
   if (asymmetricKeyType !== 'rsa') return undefined;
-  if (asymmetricKeyDetails!.modulusLength! > MAX_RSA_BITS) {
-    return `must have at most ${MAX_RSA_BITS} bits`;
-  }
+  if (details!.modulusLength! > MAX_RSA_BITS) return `must have at most ${MAX_RSA_BITS} bits`;
   // Numbers that are longer than they need be give the same signature, after seconds.
-  const { n, e, d, p, q, dp, dq, qi } = key.export({ format: 'jwk' }) as Record<string, string>;
+  const jwk = key.export({ format: 'jwk' });
+  const size = (name: keyof JsonWebKey): number =>
+    Buffer.byteLength(jwk[name] as string, 'base64url');
   const isUsual =
-    e!.length <= MAX_EXPONENT &&
-    d!.length <= n!.length &&
-    p!.length + q!.length <= n!.length + MAX_EXPONENT &&
-    dp!.length <= p!.length &&
-    dq!.length <= q!.length &&
-    qi!.length <= p!.length;
+    details!.publicExponent! <= MAX_RSA_EXPONENT &&
+    size('d') <= size('n') &&
+    // Each is rounded up.
+    size('p') + size('q') <= size('n') + 1 &&
+    size('dp') <= size('p') &&
+    size('dq') <= size('q') &&
+    size('qi') <= size('p');
   return isUsual ? undefined : 'must have numbers that are no longer than its modulus';
 }
 
