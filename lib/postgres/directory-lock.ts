@@ -98,10 +98,14 @@ async function createLock(path: string, token: string): Promise<boolean> {
 
 async function isHeld(path: string): Promise<boolean> {
   const holder = await readHolder(path);
-  const isHere =
-    holder?.host === hostname() && (holder.pidNamespace ?? null) === (await pidNamespace());
   // The file of another machine or container, or one that is incomplete: only its age can be checked.
-  if (holder === undefined || !isHere) return !(await isStale(path));
+  if (
+    holder === undefined ||
+    holder.host !== hostname() ||
+    holder.pidNamespace !== (await pidNamespace())
+  ) {
+    return !(await isStale(path));
+  }
   if (!isAlive(holder.pid)) return false;
   return holder.startedAt === null || holder.startedAt === (await startTimeOf(holder.pid));
 }

@@ -80,7 +80,7 @@ class Running {
   let running: Running | undefined;
   let deadId: string;
 
-  /** The application, whose deliveries are answered with `status`. */
+  /** The application. Its endpoints answer each delivery with `status`. */
   async function startShop(): Promise<StartedApp> {
     const store = storeIn(schema);
     const transport = new InMemoryWebhookTransport(() => status);

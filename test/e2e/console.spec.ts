@@ -947,7 +947,7 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(blocked).toMatchObject({
       items: [{ orderingKey: 'sku-1', deliveryId: id, failureReason: 'http_500' }],
     });
-    // What waits for a missed delivery is not late.
+    // A delivery that waits for a missed one is not late.
     expect(overview).toMatchObject({ deliveries: { pending: 1, dead: 1, held: 1, lag: 0 } });
     expect(held).toEqual([[next], [id]]);
     expect([skipped.json, again.json]).toEqual([{ skipped: true }, { skipped: false }]);

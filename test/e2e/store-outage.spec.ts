@@ -195,7 +195,7 @@ describe('a replay store that is unavailable when a handler finishes', () => {
     expect(handled).toBe(1);
   });
 
-  it('records the event if the connection breaks again after the event was reserved anew', async () => {
+  it('records the event if the connection breaks again after the event was reserved again', async () => {
     const { deliver } = await startWithOutage(6_000);
     store.current.breaksAfterReserve = 1;
     expect((await deliver('/webhooks')).status).toBe(204);

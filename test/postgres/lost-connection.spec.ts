@@ -251,15 +251,9 @@ const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
   });
 
   it('works on a server that does not permit the identifier of its data directory', async () => {
-    const forbidden = /pg_control_system/;
-    const pool = new Pool({ connectionString: urlOf('PostgreSQL'), max: 2 });
-    pool.on('connect', (client) => {
-      const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-      client.query = (async (...args: unknown[]) => {
-        const text = (args[0] as { text?: string }).text ?? String(args[0]);
-        if (!forbidden.test(text)) return query(...args);
-        throw Object.assign(new Error('permission denied'), { code: '42501' });
-      }) as never;
+    const pool = poolWith(async (statement, run) => {
+      if (!/pg_control_system/.test(statement)) return run();
+      throw Object.assign(new Error('permission denied'), { code: '42501' });
     });
     const queue = new PostgresQueue({ pool, schema: database.newSchema(), notify: false });
     try {
@@ -399,23 +393,29 @@ function connectionLost(): Error {
   return new Error('Connection terminated unexpectedly');
 }
 
-/** A pool whose connection is lost once: before the first of these statements, or before its answer. */
-function losingPool(pattern: RegExp, lost: 'statement' | 'answer', onLost = () => {}) {
+/** A pool whose statements are run by `around`. */
+function poolWith(around: (statement: string, run: () => Promise<unknown>) => Promise<unknown>) {
   const pool = new Pool({ connectionString: urlOf('PostgreSQL') });
-  let seen = 0;
   pool.on('connect', (client) => {
     const query = client.query.bind(client) as (...args: unknown[]) => Promise<unknown>;
-    const losing = async (...args: unknown[]): Promise<unknown> => {
-      const isMeant = pattern.test(String(args[0]));
-      if (isMeant && lost === 'statement' && ++seen === 1) {
-        onLost();
-        throw connectionLost();
-      }
-      const answer = await query(...args);
-      if (isMeant && lost === 'answer' && ++seen === 1) throw connectionLost();
-      return answer;
-    };
-    client.query = losing as never;
+    client.query = (async (...args: unknown[]) =>
+      around(String(args[0]), async () => query(...args))) as never;
+  });
+  return pool;
+}
+
+/** A pool whose connection is lost once: before the first of these statements, or before its answer. */
+function losingPool(pattern: RegExp, lost: 'statement' | 'answer', onLost = () => {}) {
+  let seen = 0;
+  const pool = poolWith(async (statement, run) => {
+    const isMeant = pattern.test(statement);
+    if (isMeant && lost === 'statement' && ++seen === 1) {
+      onLost();
+      throw connectionLost();
+    }
+    const answer = await run();
+    if (isMeant && lost === 'answer' && ++seen === 1) throw connectionLost();
+    return answer;
   });
   return { pool, seen: () => seen };
 }

@@ -117,7 +117,7 @@ describe('the rate of a lane', () => {
   });
 });
 
-describe('what waits for a limit', () => {
+describe('deliveries that wait for a limit', () => {
   const lag = async (of = queue): Promise<number> =>
     clock.now() - (await of.counts({}))[0]!.oldestDue!;
 
@@ -192,7 +192,7 @@ describe('a clock that is set back', () => {
     expect(startsAfter(SECOND - 60 * MINUTE)).toEqual([10 * SECOND, 10 * SECOND]);
   });
 
-  it('does not repeat a pause that is over', async () => {
+  it('does not repeat a pause that has ended', async () => {
     runOf = (at) => ({
       outcome: { type: 'delivered' },
       ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
