@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { open, readFile, readlink, rm, stat, utimes } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
+import { type CancelWake, repeat, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 
 /** The process that holds a directory. */
@@ -20,6 +21,8 @@ interface Holder {
 const HEARTBEAT = 5_000;
 /** Milliseconds without a heartbeat after which a lock is stale. */
 const STALE_AFTER = 30_000;
+/** Milliseconds after a heartbeat in which no other process can have taken the lock. */
+const SAFE_FOR = 20_000;
 
 /**
  * Reserves a directory for one process. Two processes that write to an embedded database lose acknowledged deliveries.
@@ -28,24 +31,33 @@ const STALE_AFTER = 30_000;
  * without a heartbeat.
  */
 export class DirectoryLock {
-  private readonly timer: NodeJS.Timeout;
+  private readonly path: string;
+  private readonly stopBeating: CancelWake;
+  /** Epoch milliseconds. */
+  private lastBeat: number;
 
   private constructor(
-    private readonly path: string,
+    private readonly directory: string,
     private readonly token: string,
+    private readonly clock: WebhookClock,
   ) {
-    this.timer = setInterval(() => void this.beat(), HEARTBEAT).unref();
+    this.path = pathIn(directory);
+    this.lastBeat = clock.now();
+    this.stopBeating = repeat(clock, HEARTBEAT, async () => this.beat());
   }
 
   /**
    * @param directory - an existing directory
    * @throws {@link WebhookStoreError} `store_unavailable` if another process holds it
    */
-  static async take(directory: string): Promise<DirectoryLock> {
-    const path = join(directory, 'lock');
+  static async take(
+    directory: string,
+    clock: WebhookClock = new SystemClock(),
+  ): Promise<DirectoryLock> {
+    const path = pathIn(directory);
     const takeover = `${path}.takeover`;
     const token = randomUUID();
-    if (await createLock(path, token)) return new DirectoryLock(path, token);
+    if (await createLock(path, token)) return new DirectoryLock(directory, token, clock);
     // One process at a time: of two that find a dead holder, only one takes the lock over.
     if (!(await createLock(takeover, token))) {
       await rmIfStale(takeover);
@@ -55,26 +67,42 @@ export class DirectoryLock {
       if (await isHeld(path)) throw inUse(directory);
       await rm(path, { force: true });
       if (!(await createLock(path, token))) throw inUse(directory);
-      return new DirectoryLock(path, token);
+      return new DirectoryLock(directory, token, clock);
     } finally {
       await rm(takeover, { force: true });
     }
   }
 
   async release(): Promise<void> {
-    clearInterval(this.timer);
+    this.stopBeating();
     if (await this.isOwn()) await rm(this.path, { force: true });
+  }
+
+  /**
+   * Called before each use of the directory: another process takes the lock of one that was suspended for too long.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable` if the lock is not this one any more
+   */
+  async requireOwn(): Promise<void> {
+    if (Math.abs(this.clock.now() - this.lastBeat) < SAFE_FOR) return;
+    await this.beat();
+    if (Math.abs(this.clock.now() - this.lastBeat) >= SAFE_FOR) throw takenOver(this.directory);
+  }
+
+  async isOwn(): Promise<boolean> {
+    return (await readHolder(this.path))?.token === this.token;
   }
 
   private async beat(): Promise<void> {
     const now = new Date();
-    if (await this.isOwn()) await utimes(this.path, now, now).catch(() => {});
+    if (!(await this.isOwn())) return;
+    await utimes(this.path, now, now);
+    this.lastBeat = this.clock.now();
   }
+}
 
-  /** Another process takes the lock of one that was suspended for too long. */
-  private async isOwn(): Promise<boolean> {
-    return (await readHolder(this.path))?.token === this.token;
-  }
+function pathIn(directory: string): string {
+  return join(directory, 'lock');
 }
 
 async function createLock(path: string, token: string): Promise<boolean> {
@@ -155,5 +183,12 @@ function inUse(directory: string): WebhookStoreError {
     'store_unavailable',
     `Another process uses the embedded database in ${directory}: stop it, give this one a directory of its own, ` +
       'or use PostgresQueue on a PostgreSQL server, which processes can share.',
+  );
+}
+
+function takenOver(directory: string): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    `This process no longer holds the embedded database in ${directory}: it was suspended, and another process may use it now. Restart this one.`,
   );
 }

@@ -10,7 +10,8 @@ import type { QueueHost } from './queue-connection.js';
 
 /** A database that is open in this process. */
 interface OpenDirectory {
-  readonly pglite: PGlite;
+  /** @throws {@link WebhookStoreError} `store_unavailable` if another process has taken the directory over */
+  readonly use: () => Promise<PGlite>;
   readonly close: () => Promise<void>;
 }
 
@@ -36,9 +37,13 @@ export class EmbeddedHost implements QueueHost {
     private readonly clock: WebhookClock,
   ) {}
 
-  /** The open database. */
-  get pglite(): PGlite {
-    return this.opened!.pglite;
+  /**
+   * The open database, for one statement or transaction.
+   *
+   * @throws {@link WebhookStoreError} `store_unavailable` if another process has taken the directory over
+   */
+  async use(): Promise<PGlite> {
+    return this.opened!.use();
   }
 
   async open(): Promise<Database> {
@@ -57,7 +62,7 @@ export class EmbeddedHost implements QueueHost {
       if (shared.get(directory) === known) shared.delete(directory);
       throw error;
     }
-    return new Database(this.opened.pglite, clock);
+    return new Database(this.opened.use, clock);
   }
 
   /** Closes the database if no other queue uses it. */
@@ -79,22 +84,27 @@ export class EmbeddedHost implements QueueHost {
 async function openDirectory(directory: string, clock: WebhookClock): Promise<OpenDirectory> {
   await closing.get(directory);
   await mkdir(directory, { recursive: true, mode: 0o700 });
-  const lock = await DirectoryLock.take(directory);
+  const lock = await DirectoryLock.take(directory, clock);
   let pglite: PGlite | undefined;
   try {
     pglite = await openPglite(directory);
     warnOfLimits(directory);
     const database = pglite;
-    const stopAutovacuum = startAutovacuum(database, clock);
+    const use = async (): Promise<PGlite> => {
+      await lock.requireOwn();
+      return database;
+    };
+    const stopAutovacuum = startAutovacuum(use, clock);
     const close = async (): Promise<void> => {
       stopAutovacuum();
       try {
-        await database.close();
+        // The end of a database writes to its directory.
+        if (await lock.isOwn()) await database.close();
       } finally {
         await lock.release();
       }
     };
-    return { pglite, close };
+    return { use, close };
   } catch (error) {
     await pglite?.close().catch(() => {});
     await lock.release();
@@ -119,10 +129,11 @@ const TABLE_TO_VACUUM = `SELECT format('%I.%I', schemaname, relname) AS name FRO
  * @returns a function that ends it
  */
 export function startAutovacuum(
-  pglite: Pick<PGlite, 'query' | 'exec'>,
+  use: () => Promise<Pick<PGlite, 'query' | 'exec'>>,
   clock: WebhookClock,
 ): CancelWake {
   return repeat(clock, VACUUM_INTERVAL, async () => {
+    const pglite = await use();
     const { rows } = await pglite.query<{ name: string }>(TABLE_TO_VACUUM);
     const [table] = rows;
     if (table === undefined) return VACUUM_INTERVAL;

@@ -62,6 +62,6 @@ export class PgliteQueue extends DatabaseQueue {
    */
   async database(): Promise<PGlite> {
     await this.open();
-    return this.embedded.pglite;
+    return this.embedded.use();
   }
 }

@@ -25,7 +25,7 @@ describe('the vacuum of an embedded database', () => {
     // Otherwise PostgreSQL counts the changed rows at most once a second.
     await pglite.query('SELECT pg_stat_force_next_flush()');
     const clock = new TestClock();
-    const stop = startAutovacuum(pglite, clock);
+    const stop = startAutovacuum(async () => pglite, clock);
     for (let round = 0; round < 100 && (await count('busy')).vacuums === 0; round++) {
       await clock.advance(10_000);
     }

@@ -5,7 +5,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { webhookQueueContract } from 'nestjs-webhook-token/testing';
+import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 import { DirectoryLock } from '../../lib/postgres/directory-lock.js';
 import { PgliteQueue } from '../../lib/postgres/index.js';
 import { describeContract } from '../fixtures/contract.js';
@@ -208,6 +208,29 @@ describe('the directory of an embedded database', () => {
     await suspended.release();
 
     expect(await readFile(path, 'utf8')).toBe(other);
+  });
+
+  it('is not used any more by a queue that was suspended while another process took it over', async () => {
+    const directory = await newDatabaseDirectory();
+    const path = join(directory, 'lock');
+    const clock = new TestClock();
+    const queue = new PgliteQueue({ directory, clock });
+    await queue.enqueue([due('before')]);
+    await clock.advance(60_000);
+    await queue.enqueue([due('still its own')]);
+    const own = await readFile(path, 'utf8');
+    const other = JSON.stringify({ ...here, token: 'other', pid: process.pid, startedAt: null });
+    await writeFile(path, other);
+    await clock.advance(60_000);
+
+    const refused = { code: 'store_unavailable', message: expect.stringMatching(/Restart this/) };
+    await expect(queue.enqueue([due('lost')])).rejects.toMatchObject(refused);
+    await expect(queue.database()).rejects.toMatchObject(refused);
+    expect(await readFile(path, 'utf8')).toBe(other);
+
+    // A database that is not closed would keep this process alive.
+    await writeFile(path, own);
+    await queue.stop(0);
   });
 
   it('is taken over by one process only', async () => {
