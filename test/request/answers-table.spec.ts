@@ -34,8 +34,7 @@ function asCells([situation, row]: [string, WebhookAnswerRow]): string[] {
 function headers({ challenge, headers = {} }: WebhookAnswerRow): string {
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   if (challenge !== undefined) {
-    const error = challenge === 'plain' ? '' : `, error="${challenge}"`;
-    lines.unshift(`WWW-Authenticate: Bearer realm="webhooks"${error}`);
+    lines.unshift(challenge === 'plain' ? 'Bearer' : `Bearer ${challenge}`);
   }
   return lines.join('; ');
 }
