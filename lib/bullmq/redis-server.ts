@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { missingTimeout, type RedisClient } from '../redis/redis-script.js';
+import { evictionPolicy, missingTimeout, type RedisClient } from '../redis/redis-script.js';
 
 /** Milliseconds by which the clocks of this process and of the server may differ without a warning. */
 const MAX_SKEW = 2_000;
@@ -43,7 +43,7 @@ export async function serverWarnings(queue: Queue, now = Date.now): Promise<Serv
   const asked = now();
   const info = await client.info();
   const skew = skewOf(info, (asked + now()) / 2);
-  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? 'noeviction';
+  const policy = evictionPolicy(info);
   const loses = (message: string): ServerWarning => ({
     code: 'WEBHOOK_QUEUE_MAY_LOSE',
     message: `Redis can lose webhook deliveries: ${message}`,
@@ -53,7 +53,7 @@ export async function serverWarnings(queue: Queue, now = Date.now): Promise<Serv
     const remedy = 'so a restart loses pending deliveries; set "appendonly yes"';
     warnings.push(loses(`its append-only file is off, ${remedy}`));
   }
-  if (policy !== 'noeviction') {
+  if (policy !== undefined) {
     const remedy = 'so a full server deletes deliveries; set "maxmemory-policy noeviction"';
     warnings.push(loses(`its maxmemory-policy is ${policy}, ${remedy}`));
   }

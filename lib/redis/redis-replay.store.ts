@@ -14,6 +14,7 @@ import {
   type ReplayVerdict,
 } from '../replay/replay-store.js';
 import {
+  evictionPolicy,
   isRedisClient,
   missingTimeout,
   reconnect,
@@ -53,7 +54,8 @@ const OPTIONS = object<RedisReplayStoreOptions>()({
  *
  * Each operation is one Lua script and therefore atomic. Entries expire by themselves.
  * Set `maxmemory-policy` to `noeviction`: a server that evicts forgets handled events when it is full, and
- * duplicates of them are handled again. While the server is full or unavailable, webhooks are rejected with `503` and sent again later.
+ * duplicates of them are handled again; the store warns about it. While the server is full or unavailable, webhooks are rejected with
+ * `503` and sent again later.
  *
  * A command that gets no answer in time replaces the connection, since a host that vanishes ends none. Set `socketTimeout`
  * of the client too, for the commands of your application.
@@ -73,6 +75,7 @@ export class RedisReplayStore extends ReplayStore {
   private readonly lost: LostReservations;
   private readonly replicaExit: ReplicaExit;
   private hasWarned = false;
+  private hasAskedForPolicy = false;
   /** Whether the connection was replaced, and no command has succeeded since. */
   private isReplaced = false;
 
@@ -95,7 +98,10 @@ export class RedisReplayStore extends ReplayStore {
     this.replicaExit = new ReplicaExit(this.clock, () => reconnect(this.client));
   }
 
-  /** Warns about a client without a socket timeout, then writes a key that expires: a replica and a full server refuse it. */
+  /**
+   * Writes a key that expires: a replica and a full server refuse it. Warns about a client without a socket timeout, and about a server
+   * that evicts keys.
+   */
   override async check(): Promise<void> {
     const missing = missingTimeout(this.client);
     if (missing !== undefined && !this.hasWarned) {
@@ -106,6 +112,7 @@ export class RedisReplayStore extends ReplayStore {
       );
     }
     await this.run(CHECK, [`${this.prefix}:check`], []);
+    await this.warnOfEviction();
   }
 
   override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
@@ -142,6 +149,23 @@ export class RedisReplayStore extends ReplayStore {
 
   override async release({ claim, owner }: ReplayReservation): Promise<boolean> {
     return this.change(RELEASE, claim, [owner]);
+  }
+
+  private async warnOfEviction(): Promise<void> {
+    if (this.hasAskedForPolicy) return;
+    this.hasAskedForPolicy = true;
+    // Both libraries have this method; another client may not.
+    const client = this.client as { info?(): Promise<string> };
+    const ask = async (): Promise<string | undefined> => client.info?.();
+    const asked = inTime(this.clock, this.timeout, ask, () => new Error('no answer'));
+    // A managed server may not allow INFO.
+    const info = await asked.catch(() => undefined);
+    const policy = evictionPolicy(info ?? '');
+    if (policy === undefined) return;
+    process.emitWarning(
+      `Redis can forget handled webhooks: its maxmemory-policy is ${policy}, so a full server deletes entries of RedisReplayStore, and duplicates are handled again; set "maxmemory-policy noeviction".`,
+      { code: 'WEBHOOK_REPLAY_MAY_FORGET' },
+    );
   }
 
   private async change(

@@ -128,6 +128,12 @@ export function missingTimeout(client: RedisClient): string | undefined {
   return isCluster === true ? 'redisOptions: { socketTimeout: 5_000 }' : 'socketTimeout: 5_000';
 }
 
+/** Reports the `maxmemory-policy` of a server that evicts keys, given its answer to INFO. */
+export function evictionPolicy(info: string): string | undefined {
+  const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1];
+  return policy === 'noeviction' ? undefined : policy;
+}
+
 function isNodeRedis(client: RedisClient): client is NodeRedisClient {
   // Only node-redis has `evalSha`; ioredis has `evalsha`.
   return typeof (client as Partial<NodeRedisClient>).evalSha === 'function';

@@ -1,5 +1,6 @@
-import type { KeyObject } from 'node:crypto';
+import { type KeyObject, randomInt } from 'node:crypto';
 import { CallRate } from '../clock/call-rate.js';
+import { MINUTE } from '../clock/duration.js';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { IssuerList } from '../keys/issuer-list.js';
@@ -73,7 +74,7 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
   );
   const listed = isListed ? listedKeys({ ...options, keys }, problems) : undefined;
   problems.throwIfAny();
-  const looked = key && new LookedUpKeys(key);
+  const looked = key && new LookedUpKeys(key, path);
   return {
     signer,
     checkKeySets: () => listed?.checkKeySets() ?? [],
@@ -142,8 +143,10 @@ function verifyingHalf(signer: SigningKey | undefined): WebhookKey[] {
 /** Milliseconds for which a key is kept. */
 const KEPT = 600_000;
 const MAX_KEPT = 100;
-/** Anyone can name a key that does not exist, and each new name is a call. A key that was found has a budget of its own. */
+/** Lookups of unknown keys together on average, and of each known key at most. */
 const LOOKUPS_PER_MINUTE = 30;
+/** Lookups of unknown keys together at most. */
+const MAX_LOOKUPS_PER_MINUTE = 60;
 /** Milliseconds that a lookup may take: requests that name the key wait for it. */
 const LOOKUP_TIMEOUT = 10_000;
 
@@ -160,8 +163,13 @@ class LookedUpKeys {
   private readonly known = new RecentLookups();
   /** Those under way, and those that found nothing: apart, so that invented names displace no key. */
   private readonly others = new RecentLookups();
+  private readonly unknown = new UnknownKeys();
 
-  constructor(private readonly lookup: KeyLookup) {}
+  /** @param path - the sender's function, for warnings */
+  constructor(
+    private readonly lookup: KeyLookup,
+    private readonly path: string,
+  ) {}
 
   /** @throws {@link WebhookStoreError} `keys_unavailable` */
   async candidates(kid: string | undefined, now: number): Promise<readonly VerificationKey[]> {
@@ -176,8 +184,7 @@ class LookedUpKeys {
     const now = this.clock.now();
     const recent = this.others.get(kid, now) ?? this.known.get(kid, now);
     if (recent !== undefined) return recent.found;
-    const budget = this.known.has(kid) ? `known ${kid}` : 'unknown';
-    if (this.rate.waitAfter(budget, LOOKUPS_PER_MINUTE) !== undefined) {
+    if (!this.mayAsk(kid, now)) {
       throw unavailable('too many unknown keys were named in this minute');
     }
     const lookup: Lookup = { since: now, found: this.ask(kid) };
@@ -196,6 +203,21 @@ class LookedUpKeys {
     }
   }
 
+  private mayAsk(kid: string, now: number): boolean {
+    if (this.known.has(kid)) {
+      return this.rate.waitAfter(`known ${kid}`, LOOKUPS_PER_MINUTE) === undefined;
+    }
+    if (this.unknown.draw(now)) return true;
+    if (this.rate.waitAfter('warning', 1) === undefined) {
+      process.emitWarning(
+        `${this.path}: requests name too many unknown keys, so some are not looked up, and their requests are rejected with 503. ` +
+          'The names are probably invented: limit the rate of requests to this receiver. A new key of the sender is found after some retries.',
+        { code: 'WEBHOOK_KEYS' },
+      );
+    }
+    return false;
+  }
+
   private async ask(kid: string): Lookup['found'] {
     let given: WebhookKey | undefined;
     try {
@@ -212,6 +234,35 @@ class LookedUpKeys {
     const parsed = parseKey({ ...given, kid }, 'verify');
     if (parsed.problem === undefined) return parsed;
     throw unavailable(`the function "key" returned an invalid key: ${parsed.problem}`);
+  }
+}
+
+/**
+ * Decides at random which unknown keys are looked up. Anyone can invent key ids, and before the lookup a new key of the sender looks
+ * like one of them: if the first ones of a minute were looked up, invented ones could always come first.
+ *
+ * Of n keys named in each minute, every one has a chance of 30 in n, at any time and at each retry. The count of the minute before
+ * keeps a burst at the start of a minute from taking all lookups.
+ */
+class UnknownKeys {
+  private since = -Infinity;
+  private named = 0;
+  private namedBefore = 0;
+  private drawn = 0;
+
+  /** Whether to look up a key that is named now. */
+  draw(now: number): boolean {
+    const age = Math.abs(now - this.since);
+    if (age >= MINUTE) {
+      this.namedBefore = age < 2 * MINUTE ? this.named : 0;
+      this.since = now;
+      this.named = this.drawn = 0;
+    }
+    this.named++;
+    if (this.drawn === MAX_LOOKUPS_PER_MINUTE) return false;
+    const isDrawn = randomInt(Math.max(this.named, this.namedBefore)) < LOOKUPS_PER_MINUTE;
+    if (isDrawn) this.drawn++;
+    return isDrawn;
   }
 }
 

@@ -20,14 +20,15 @@ const OPTIONS = { prefix, timeout: '1m' };
 const closing: (() => unknown)[] = [];
 afterAll(async () => Promise.all(closing.map((close) => close())));
 
-function ioredis(): Redis {
-  const client = new Redis(urlOf('Redis'), { enableOfflineQueue: true });
+function ioredis(url = urlOf('Redis')): Redis {
+  const client = new Redis(url, { enableOfflineQueue: true });
   closing.push(() => client.disconnect());
   return client;
 }
 
-async function nodeRedis(): Promise<RedisClient> {
-  const client = createClient({ url: urlOf('Redis') });
+async function nodeRedis(url = urlOf('Redis')): Promise<RedisClient> {
+  const client = createClient({ url });
+  client.on('error', () => undefined);
   await client.connect();
   closing.push(() => client.destroy());
   return client;
@@ -36,8 +37,8 @@ async function nodeRedis(): Promise<RedisClient> {
 const describeRedis = await describeWith('Redis');
 
 describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
-  ['ioredis', ioredis],
-  ['node-redis', nodeRedis],
+  ['ioredis', () => ioredis()],
+  ['node-redis', async () => nodeRedis()],
 ])('RedisReplayStore through %s', (_, connectClient) => {
   // One connection for all cases: what is under test is the store.
   let client: RedisClient;
@@ -278,6 +279,24 @@ describeRedis('the check of RedisReplayStore', () => {
     });
   });
 
+  it.each<[string, (url: string) => RedisClient | Promise<RedisClient>]>([
+    ['ioredis', (url) => ioredis(url)],
+    ['node-redis', async (url) => nodeRedis(url)],
+  ])('warns through %s about a server that evicts keys', async (_, connectClient) => {
+    const server = await RedisProcess.start(['maxmemory-policy', 'volatile-lru']);
+    const client = await connectClient(`redis://127.0.0.1:${server.port}`);
+    closing.push(async () => server.stop());
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    await new RedisReplayStore(client, OPTIONS).check();
+    const warnings = warn.mock.calls.slice();
+    warn.mockRestore();
+
+    expect(warnings).toContainEqual([
+      expect.stringContaining('maxmemory-policy is volatile-lru'),
+      { code: 'WEBHOOK_REPLAY_MAY_FORGET' },
+    ]);
+  });
+
   it('leaves a key that expires', async () => {
     const redis = ioredis();
     const own = `${prefix}-check`;
@@ -329,6 +348,43 @@ describe('the check of RedisReplayStore at start-up', () => {
     ['a client of another library', answers],
   ])('does not warn about %s with one', async (_, client) => {
     expect(await warningsFor(client)).toEqual([]);
+  });
+
+  const policy = (name: string) => ({
+    ...answers,
+    info: async () => `# Memory\r\nmaxmemory_policy:${name}\r\n`,
+  });
+
+  it.each(['allkeys-lru', 'volatile-ttl'])('warns once about a server with %s', async (name) => {
+    expect(await warningsFor(policy(name))).toEqual([
+      expect.stringMatching(`policy is ${name}, .*; set "maxmemory-policy noeviction"`),
+    ]);
+  });
+
+  it.each<[string, object]>([
+    ['evicts no keys', policy('noeviction')],
+    [
+      'refuses INFO',
+      {
+        ...answers,
+        info: async () => {
+          throw new Error("NOPERM User app has no permissions to run the 'info' command");
+        },
+      },
+    ],
+  ])('does not warn about a server that %s', async (_, client) => {
+    expect(await warningsFor(client)).toEqual([]);
+  });
+
+  it('does not wait longer than the timeout for a server that leaves INFO unanswered', async () => {
+    const clock = new TestClock();
+    const info = jest.fn(async () => new Promise<string>(() => undefined));
+    const store = new RedisReplayStore({ ...answers, info } as RedisClient, { clock });
+    const checked = store.check();
+    while (info.mock.calls.length === 0) await new Promise((turn) => setImmediate(turn));
+    await clock.advance(2_000);
+
+    await checked;
   });
 });
 
