@@ -42,7 +42,7 @@ function isPresent(text: string | undefined): text is string {
   return text !== undefined && text !== '';
 }
 
-/** Without control characters and tokens, which an application may echo. */
+/** Without control characters, line separators and tokens, which an application may echo. */
 function printable(text: string): string {
-  return withoutTokens(text.replace(/\p{Cc}+/gu, ' ')).slice(0, 500);
+  return withoutTokens(text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ')).slice(0, 500);
 }

@@ -216,6 +216,14 @@ export async function readSecret(
   return secret === '' ? undefined : secret;
 }
 
+/** JSON whose strings can neither break a line nor control a terminal: of those characters, `JSON.stringify` escapes C0 only. */
+export function printableJson(value: unknown, indent?: number): string {
+  return JSON.stringify(value, undefined, indent).replace(
+    /[\x7f-\x9f\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
 /** Prints a result: with `--json` as JSON, otherwise as text. */
 export function printResult(
   { stdout }: CommandIo,
@@ -223,7 +231,7 @@ export function printResult(
   json: unknown,
   text: string | Uint8Array,
 ): void {
-  stdout.write(isJson === true ? `${JSON.stringify(json, undefined, 2)}\n` : text);
+  stdout.write(isJson === true ? `${printableJson(json, 2)}\n` : text);
 }
 
 /** Resolves when a command that runs until it is interrupted must end. */

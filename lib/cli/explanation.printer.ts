@@ -1,5 +1,6 @@
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import type { ReceiptDifference } from '../token/webhook-receipt.js';
+import { printableJson } from './arguments.js';
 
 const MARKS = { passed: 'ok', failed: 'FAILED', skipped: '-' } as const;
 
@@ -80,5 +81,5 @@ function wrapped(text: string, width: number): string[] {
 }
 
 function show(value: unknown): string {
-  return value === undefined ? 'nothing' : JSON.stringify(value);
+  return value === undefined ? 'nothing' : printableJson(value);
 }

@@ -13,7 +13,7 @@ import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js
 import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
 import { ByteChunks } from '../token/payload.js';
 import { readApplicationAnswer } from './application-answer.js';
-import { interruption, KEY_HELP, readPort, UsageError } from './arguments.js';
+import { interruption, KEY_HELP, printableJson, readPort, UsageError } from './arguments.js';
 import { MAX_BODY_BYTES, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import type { Arguments, CommandIo } from './command.interface.js';
 import {
@@ -74,7 +74,7 @@ export async function run({ values, positionals }: Given, io: CommandIo): Promis
     failures: readFailures(values.fail),
     target: forwardTo === undefined ? undefined : readTarget(forwardTo, values),
     write: (entry) =>
-      void io.stdout.write(values.json === true ? `${JSON.stringify(entry)}\n` : print(entry)),
+      void io.stdout.write(values.json === true ? `${printableJson(entry)}\n` : print(entry)),
   });
   return listen(listener, port, rules.issuer, io);
 }
@@ -259,7 +259,7 @@ function print({
   const lines = [
     `${clock} ${method} ${status} ${event} id ${id}${again}`,
     ...(why === '' ? [] : [`  ${why}`]),
-    ...(data === undefined ? [] : [`  ${JSON.stringify(data)}`]),
+    ...(data === undefined ? [] : [`  ${printableJson(data)}`]),
   ];
   return `${lines.join('\n')}\n`;
 }

@@ -2,7 +2,14 @@ import { isWebhookError } from '../errors/webhook.error.js';
 import { explainRequest } from '../explain/explain-request.js';
 import type { WebhookExplanation } from '../explain/webhook-explanation.interface.js';
 import { fromRequestLike } from '../request/request-like.js';
-import { KEY_HELP, printResult, readInput, textOf, UsageError } from './arguments.js';
+import {
+  KEY_HELP,
+  printableJson,
+  printResult,
+  readInput,
+  textOf,
+  UsageError,
+} from './arguments.js';
 import { readCapturedRequest } from './captured-request.js';
 import type { Arguments, CommandIo } from './command.interface.js';
 import { hintLines } from './explanation.printer.js';
@@ -116,5 +123,5 @@ export async function readToken(files: readonly string[], { stdin }: CommandIo):
 
 /** Header and claims, each as JSON. */
 export function tokenText(header: unknown, claims: unknown): string {
-  return `header ${JSON.stringify(header, undefined, 2)}\nclaims ${JSON.stringify(claims, undefined, 2)}`;
+  return `header ${printableJson(header, 2)}\nclaims ${printableJson(claims, 2)}`;
 }

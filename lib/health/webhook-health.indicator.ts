@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
 import type { Duration } from '../clock/duration.js';
-import { inTime, SystemClock } from '../clock/webhook-clock.js';
+import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { errorType } from '../errors/webhook.error.js';
 import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
@@ -18,7 +18,7 @@ import {
 
 /** Thresholds of the {@link WebhookHealthIndicator}; milliseconds or strings such as `'5m'`. */
 export interface WebhookHealthOptions {
-  /** By how much the oldest due delivery may be late, and for how long fetching events may fail, before they are `late`; default `'5m'`. */
+  /** By how much the oldest due delivery or queued event may be late, and for how long fetching events may fail; default `'5m'`. */
   readonly maxLag?: Duration | undefined;
   /** How old a key set (`jwksUri`) may become while it cannot be fetched, from its first failure if it never was; default `'1h'`. */
   readonly maxKeyAge?: Duration | undefined;
@@ -38,24 +38,24 @@ type Limits = Read<typeof LIMITS>;
 /** The details of a result. They contain no address, except the hosts of key sets and polled streams, and no message of an error. */
 export interface WebhookHealthDetails {
   /**
-   * By option or receiver: `up`; the code or class name of an error; `stale` for a key set; `timeout`; `late` for deliveries and
-   * polled events, which does not make the result `down`. During a shutdown also `application`, which is `shutting_down`.
+   * By option or receiver: `up`; the code or class name of an error; `stale` for a key set; `timeout`; `late` for deliveries, queued
+   * and polled events, which does not make the result `down`. During a shutdown also `application`, which is `shutting_down`.
    */
   readonly checks: Readonly<Record<string, string>>;
   /** Streams of polled events that fail, also while they are not `late` yet, by the names in `checks`; absent if there is none. */
   readonly failing?: Readonly<Record<string, { readonly since: Date; readonly reason: string }>>;
-  /** Milliseconds by which the oldest due delivery is late; absent if nothing is published. */
+  /** Milliseconds by which the oldest due delivery is late; absent, as the next two, if nothing is published. */
   readonly lagMs?: number;
   readonly pending?: number;
   readonly dead?: number;
 }
 
 const UP = 'up';
-/** One slow or unavailable partner causes it, on every instance at once, so it does not make the result `down`. */
+/** One slow partner or handler causes it, on every instance at once, so it does not make the result `down`. */
 const LATE = 'late';
 
 /**
- * A health indicator for `@nestjs/terminus`: checks stores, queues, the oldest due delivery, remote key sets and polled streams.
+ * A health indicator for `@nestjs/terminus`: checks stores, queues and how late they are, remote key sets and polled streams.
  *
  * Provide it in a module that imports `TerminusModule`:
  *
@@ -125,10 +125,10 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
     name: path,
     result: await resultOf(limits, () => store.check?.()),
   }));
-  const queues = queuesOf(receivers, publisher).map(async ({ name, queue }) => ({
-    name,
-    result: await resultOf(limits, () => checkQueue(queue)),
-  }));
+  const queues = queuesOf(receivers, publisher).flatMap((queue) => [
+    checkAnswer(queue, limits),
+    checkLag(queue, limits),
+  ]);
   const keySets = [...receivers.values()].flatMap(({ name, issuers, scheme }) =>
     [...issuers.checkKeySets(), ...(scheme.checkKeySets?.() ?? [])].map(async (keySet) => ({
       name: `receiver "${name}": keys at ${keySet.host}`,
@@ -136,35 +136,47 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
     })),
   );
   const streams = poller.status().map(async (status) => checkStream(status, limits));
-  const deliveries = publisher === undefined ? [] : [checkLag(publisher, limits)];
-  return [...closing, ...stores, ...queues, ...keySets, ...streams, ...deliveries];
+  return [...closing, ...stores, ...queues, ...keySets, ...streams];
+}
+
+interface CheckedQueue {
+  readonly owner: string;
+  /** What it holds. */
+  readonly content: 'events' | 'deliveries';
+  readonly queue: WebhookQueue;
+  readonly clock: WebhookClock;
 }
 
 function queuesOf(
   receivers: WebhookParts['receivers'],
   publisher: WebhookParts['publisher'],
-): readonly { readonly name: string; readonly queue: WebhookQueue }[] {
-  const queues = [...receivers.values()].flatMap(({ name, queued }) =>
-    queued === undefined ? [] : [{ name: `receiver "${name}".queue`, queue: queued.queue }],
+): readonly CheckedQueue[] {
+  const queues = [...receivers.values()].flatMap(({ name, queued, clock }): CheckedQueue[] =>
+    queued === undefined
+      ? []
+      : [{ owner: `receiver "${name}"`, content: 'events', queue: queued.queue, clock }],
   );
-  return publisher === undefined
-    ? queues
-    : [...queues, { name: 'publisher.queue', queue: publisher.queue }];
+  if (publisher === undefined) return queues;
+  const { queue, clock } = publisher;
+  return [...queues, { owner: 'publisher', content: 'deliveries', queue, clock }];
 }
 
-/** Deliveries are late if their queue has no consumer, or cannot keep up. */
-async function checkLag(
-  publisher: NonNullable<WebhookParts['publisher']>,
-  limits: Limits,
-): Promise<Check> {
-  const name = 'publisher.deliveries';
+async function checkAnswer({ owner, queue }: CheckedQueue, limits: Limits): Promise<Check> {
+  return { name: `${owner}.queue`, result: await resultOf(limits, () => checkQueue(queue)) };
+}
+
+/** Deliveries and events are late if their queue has no consumer, or cannot keep up. */
+async function checkLag(checked: CheckedQueue, limits: Limits): Promise<Check> {
+  const { owner, content } = checked;
+  const name = `${owner}.${content}`;
   let backlog: Awaited<ReturnType<typeof readBacklog>> | undefined;
   const result = await resultOf(limits, async () => {
-    backlog = await readBacklog(publisher);
+    backlog = await readBacklog(checked);
   });
   if (backlog === undefined) return { name, result };
   const { lag: lagMs, pending, dead } = backlog;
-  return { name, result: lagMs > limits.maxLag ? LATE : UP, figures: { lagMs, pending, dead } };
+  const check = { name, result: lagMs > limits.maxLag ? LATE : UP };
+  return content === 'events' ? check : { ...check, figures: { lagMs, pending, dead } };
 }
 
 /** A sender may be away for a while without being reported: it keeps the events. */

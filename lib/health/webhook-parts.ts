@@ -64,10 +64,14 @@ export function webhookPartsOf(modules: ModulesContainer): readonly WebhookParts
     });
 }
 
-/** Counts the deliveries that are not delivered. */
-export async function readBacklog({
-  queue,
-  clock,
-}: ResolvedPublisherOptions): Promise<Omit<WebhookDeliveryStats, 'delivered'>> {
-  return statsOf(await queue.counts({ unfinished: true }), clock.now());
+/**
+ * Counts the deliveries or received events of a queue that are not done.
+ *
+ * @param receiver - counts only its events
+ */
+export async function readBacklog(
+  { queue, clock }: Pick<ResolvedPublisherOptions, 'queue' | 'clock'>,
+  receiver?: string,
+): Promise<Omit<WebhookDeliveryStats, 'delivered'>> {
+  return statsOf(await queue.counts({ receiver, unfinished: true }), clock.now());
 }

@@ -22,6 +22,7 @@ const GAUGES = {
   replay: ['webhook.replay.entries', '{entry}', 'Entries of a replay store in memory'],
   queued: ['webhook.queued.pending', '{event}', 'Acknowledged events that are not handled yet'],
   deadLetters: ['webhook.queued.dead', '{event}', 'Acknowledged events that were given up'],
+  queuedLag: ['webhook.queued.lag', 's', 'How late the oldest due acknowledged event is'],
 } as const;
 
 type Gauge = keyof typeof GAUGES;
@@ -80,25 +81,19 @@ export class StateGauges {
   private async read({ receivers, publisher, endpoints }: WebhookParts): Promise<Reading[]> {
     const known: Reading[] = endpoints === undefined ? [] : circuits(endpoints);
     const counts: Promise<readonly Reading[]>[] = [];
-    for (const { name, replayStore, queued } of receivers.values()) {
+    for (const { name, replayStore, queued, clock } of receivers.values()) {
       const attributes = { 'webhook.receiver': name };
       const { size } = replayStore as { readonly size?: unknown };
       if (typeof size === 'number') known.push({ gauge: 'replay', value: size, attributes });
       if (queued === undefined) continue;
-      const count = async (): Promise<number[]> => {
-        const [counted] = await queued.queue.counts({ receiver: name, unfinished: true });
-        return [counted?.pending ?? 0, counted?.dead ?? 0];
-      };
-      counts.push(
-        this.count(`queue of receiver "${name}"`, ['queued', 'deadLetters'], attributes, count),
-      );
+      const gauges = ['queued', 'deadLetters', 'queuedLag'] as const;
+      const count = async () => readBacklog({ queue: queued.queue, clock }, name);
+      counts.push(this.count(`queue of receiver "${name}"`, gauges, attributes, count));
     }
     if (publisher !== undefined) {
-      const count = async (): Promise<number[]> => {
-        const { pending, dead, lag } = await readBacklog(publisher);
-        return [pending, dead, lag / 1_000];
-      };
-      counts.push(this.count('queue of the publisher', ['pending', 'dead', 'lag'], {}, count));
+      const gauges = ['pending', 'dead', 'lag'] as const;
+      const count = async () => readBacklog(publisher);
+      counts.push(this.count('queue of the publisher', gauges, {}, count));
     }
     return [...known, ...(await Promise.all(counts)).flat()];
   }
@@ -106,18 +101,20 @@ export class StateGauges {
   /**
    * Counts deliveries. If a queue is unavailable, only its own metrics get no value.
    *
-   * @param count - resolves with a value for each of the gauges
+   * @param gauges - of the pending ones, the dead ones and the lag
    */
   private async count(
     what: string,
     gauges: readonly Gauge[],
     attributes: Attributes,
-    count: () => Promise<readonly number[]>,
+    count: () => ReturnType<typeof readBacklog>,
   ): Promise<readonly Reading[]> {
     if (!this.countDeliveries) return [];
     let values: readonly number[] = [];
     try {
-      values = await inTime(CLOCK, TIME_TO_COUNT, count, () => new Error('no answer in time'));
+      const late = (): Error => new Error('no answer in time');
+      const { pending, dead, lag } = await inTime(CLOCK, TIME_TO_COUNT, count, late);
+      values = [pending, dead, lag / 1_000];
     } catch (error) {
       diag.warn(`nestjs-webhook-token: the ${what} could not be read`, error);
     }
@@ -148,5 +145,5 @@ function combined(readings: readonly Reading[]): Iterable<Reading> {
 /** `undefined` if a value is missing: a part of the sum would look like all of it. */
 function total({ gauge, value: one }: Reading, { value: other }: Reading): number | undefined {
   if (one === undefined || other === undefined) return undefined;
-  return gauge === 'lag' ? Math.max(one, other) : one + other;
+  return gauge === 'lag' || gauge === 'queuedLag' ? Math.max(one, other) : one + other;
 }

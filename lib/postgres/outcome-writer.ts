@@ -1,4 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
+import { isWebhookError } from '../errors/webhook.error.js';
 import { isOutage } from './database-failure.js';
 import type { OutcomeRow } from './delivery-row.js';
 
@@ -47,7 +48,10 @@ export class OutcomeWriter {
     });
   }
 
-  /** Waits for one more write of the pending outcomes. From now on, a failed write is not retried. */
+  /**
+   * Waits for one more write of the pending outcomes. From now on, a failed write is not retried, and the outcome of an attempt that
+   * ends after the connection was closed is dropped.
+   */
   async close(): Promise<void> {
     this.closed = true;
     this.endPause();
@@ -74,7 +78,7 @@ export class OutcomeWriter {
         break;
       } catch (error) {
         const isOver = this.closed || clock.now() + PAUSE >= batch[0]!.madeAt + lease;
-        if (isOutage(error)) {
+        if (isOutage(error) || isWebhookError(error, 'shutting_down')) {
           if (this.closed) break;
         } else if (batch.length > 1) {
           // One by one: an outcome that cannot be written must not keep the others from being written.

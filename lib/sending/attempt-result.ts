@@ -340,7 +340,7 @@ function messageOf(error: unknown): string {
   return typeof message === 'string' ? message : '';
 }
 
-/** Errors that a later attempt may not meet: each is retried until the operator has corrected its cause, so no event is lost. */
+/** Errors that a later attempt may not meet: each is retried on schedule, so that the operator has time to correct its cause. */
 const NO_KEY = [
   'no_signing_key',
   // A key provider that is unavailable has no key for now.

@@ -527,6 +527,25 @@ describe('listen', () => {
     expect(out.text).toMatch(/POST 204 file\.added id \S+\n {2}"<3 bytes>"\n/);
   });
 
+  it.each([[[]], [['--json']]])('prints an event with %j on its own lines only', async (flags) => {
+    const breaks = '\u0085\u009b\u007f\u2028\u2029';
+    const application = createServer((_, response) => {
+      response.writeHead(503).end(JSON.stringify({ message: `closed${breaks}204` }));
+    });
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const to = `http://127.0.0.1:${port}/`;
+    const { origin, out, stop } = await listening('--forward-to', to, ...flags);
+    const event = JSON.stringify({ id: `l1${breaks}12:00:00 HEAD 204` });
+    const sent = await commandLine(['send', origin, 'order.created', event, ...issuer, ...METHOD]);
+    await stop();
+    application.close();
+
+    expect([out.text, sent.out].join().replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Zl}\p{Zp}]/u);
+    expect(out.text).toContain(String.raw`l1\u0085\u009b\u007f\u2028\u202912:00:00`);
+    expect(out.text).toContain('closed 204');
+  });
+
   it('reports a request that ends before its body, and keeps listening', async () => {
     const { origin, out, stop } = await listening();
     const { port, hostname: host } = new URL(origin);

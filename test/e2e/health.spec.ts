@@ -12,6 +12,7 @@ import {
   WebhookVerifier,
   InProcessQueue,
   MemoryReplayStore,
+  OnWebhookEvent,
   type WebhookModuleOptions,
 } from 'nestjs-webhook-token';
 import { jwtSender, securityEvents } from 'nestjs-webhook-token/senders';
@@ -186,6 +187,38 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
       checks: { 'publisher.deliveries': 'late', 'publisher.queue': 'up' },
       lagMs: 300_001,
       pending: 1,
+    });
+  });
+
+  it('reports queued events that are later than the threshold, and stays up', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new InProcessQueue({ clock, concurrencyPerDestination: 1 });
+    const receiver = receiverOptions({ acknowledge: 'queued', queue });
+    const gate = new Gate();
+    class HangingOrders {
+      @OnWebhookEvent('order.created')
+      on(): Promise<void> {
+        return gate.pass();
+      }
+    }
+    const handlers = { module: class Orders {}, providers: [HangingOrders] };
+    const { origin } = await start({ ...receiver, clock, publisher: publisher() }, [handlers]);
+    await head(origin, signed());
+    await gate.reached;
+    await head(origin, signed());
+    await clock.advance(300_000);
+    const atLimit = await health();
+    await clock.advance(1);
+    const late = await health();
+    gate.open();
+
+    const name = 'receiver "default".events';
+    expect([atLimit.status, late.status]).toEqual([200, 200]);
+    expect(atLimit.webhooks).toMatchObject({ checks: { [name]: 'up' } });
+    expect(late.webhooks).toMatchObject({
+      checks: { [name]: 'late', 'receiver "default".queue': 'up', 'publisher.deliveries': 'up' },
+      lagMs: 0,
+      pending: 0,
     });
   });
 

@@ -312,6 +312,7 @@ describe.each(adapters)('telemetry on %s', (_, createAdapter) => {
       [1, { 'webhook.receiver': 'later' }],
     ]);
     expect(await value('webhook.queued.dead')).toEqual([0]);
+    expect(await value('webhook.queued.lag')).toEqual([0]);
     expect(await value('webhook.delivery.pending')).toEqual([1]);
     expect(await value('webhook.delivery.dead')).toEqual([0]);
     expect(await value('webhook.delivery.lag')).toEqual([0]);
@@ -404,14 +405,15 @@ describe('the gauges of two webhook modules', () => {
   it('report the sum of both, and the larger lag', async () => {
     queue.counted = { pending: 3, dead: 1, oldestDue: clock.now() - 5_000 };
     otherQueue.counted = { pending: 1, dead: 0, oldestDue: clock.now() - 2_000 };
-    received.counted = { pending: 2, dead: 0 };
-    otherReceived.counted = { pending: 5, dead: 4 };
+    received.counted = { pending: 2, dead: 0, oldestDue: clock.now() - 1_000 };
+    otherReceived.counted = { pending: 5, dead: 4, oldestDue: clock.now() - 3_000 };
 
     expect(await values('webhook.delivery.pending')).toEqual([4]);
     expect(await values('webhook.delivery.dead')).toEqual([1]);
     expect(await values('webhook.delivery.lag')).toEqual([5]);
     expect(await values('webhook.queued.pending')).toEqual([7]);
     expect(await values('webhook.queued.dead')).toEqual([4]);
+    expect(await values('webhook.queued.lag')).toEqual([3]);
     expect(await values('webhook.endpoint.circuits')).toEqual([0, 0, 0]);
     expect(await values('webhook.replay.entries')).toEqual([0]);
   });

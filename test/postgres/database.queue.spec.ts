@@ -145,6 +145,36 @@ describe('a queue that is stopped before it was opened', () => {
     await next.stop(clock.now() + 5_000);
   });
 
+  it('runs again after a shutdown that it outlived, without a warning', async () => {
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const clock = new TestClock(Date.now() + 60_000);
+    const options = { pool, schema: database.newSchema(), clock, notify: false };
+    const [stopping, next] = [new PostgresQueue(options), new PostgresQueue(options)];
+    const gate = new Gate();
+    const done = { outcome: { type: 'delivered' } } as const;
+    try {
+      await stopping.consume(async () => gate.pass().then(() => done));
+      await stopping.enqueue([due('sent')]);
+      await gate.reached;
+      const left = await stopping.stop(0);
+      gate.open();
+      await clock.advance(60_000);
+      const again = new Promise((resolve) => {
+        void next.consume(async ({ id }, attempt) => {
+          resolve([id, attempt]);
+          return done;
+        });
+      });
+
+      expect([left, await again]).toEqual([1, ['sent', 1]]);
+      const codes = warn.mock.calls.map(([, options]) => options);
+      expect(codes).not.toContainEqual({ code: 'WEBHOOK_QUEUE_ERROR' });
+    } finally {
+      warn.mockRestore();
+      await next.stop(clock.now() + 5_000);
+    }
+  });
+
   it('does not count the run if its process lives, and has lost its lease', async () => {
     const clock = new TestClock(Date.now() + 60_000);
     const schema = database.newSchema();
