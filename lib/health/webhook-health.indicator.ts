@@ -141,8 +141,8 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
 
 interface CheckedQueue {
   readonly owner: string;
-  /** What it holds. */
-  readonly content: 'events' | 'deliveries';
+  /** Of received events; absent for the deliveries of the publisher. */
+  readonly receiver?: string;
   readonly queue: WebhookQueue;
   readonly clock: WebhookClock;
 }
@@ -154,11 +154,11 @@ function queuesOf(
   const queues = [...receivers.values()].flatMap(({ name, queued, clock }): CheckedQueue[] =>
     queued === undefined
       ? []
-      : [{ owner: `receiver "${name}"`, content: 'events', queue: queued.queue, clock }],
+      : [{ owner: `receiver "${name}"`, receiver: name, queue: queued.queue, clock }],
   );
   if (publisher === undefined) return queues;
   const { queue, clock } = publisher;
-  return [...queues, { owner: 'publisher', content: 'deliveries', queue, clock }];
+  return [...queues, { owner: 'publisher', queue, clock }];
 }
 
 async function checkAnswer({ owner, queue }: CheckedQueue, limits: Limits): Promise<Check> {
@@ -167,16 +167,16 @@ async function checkAnswer({ owner, queue }: CheckedQueue, limits: Limits): Prom
 
 /** Deliveries and events are late if their queue has no consumer, or cannot keep up. */
 async function checkLag(checked: CheckedQueue, limits: Limits): Promise<Check> {
-  const { owner, content } = checked;
-  const name = `${owner}.${content}`;
+  const { owner, receiver } = checked;
+  const name = `${owner}.${receiver === undefined ? 'deliveries' : 'events'}`;
   let backlog: Awaited<ReturnType<typeof readBacklog>> | undefined;
   const result = await resultOf(limits, async () => {
-    backlog = await readBacklog(checked);
+    backlog = await readBacklog(checked, receiver);
   });
   if (backlog === undefined) return { name, result };
   const { lag: lagMs, pending, dead } = backlog;
   const check = { name, result: lagMs > limits.maxLag ? LATE : UP };
-  return content === 'events' ? check : { ...check, figures: { lagMs, pending, dead } };
+  return receiver === undefined ? { ...check, figures: { lagMs, pending, dead } } : check;
 }
 
 /** A sender may be away for a while without being reported: it keeps the events. */
