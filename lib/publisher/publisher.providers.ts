@@ -40,7 +40,8 @@ function unconfigured(service: Type): Readonly<Record<string, () => Promise<neve
       {
         path: 'publisher',
         message:
-          'is not configured, so nothing is sent: add "publisher" to the options of WebhookModule',
+          'is not configured, so nothing is sent: add "publisher" to the options of WebhookModule. ' +
+          'If another WebhookModule has it, merge both, or import that one first',
       },
     ]);
   };
