@@ -114,7 +114,7 @@ export class HttpTransport {
         const config = this.configOf(request, client, connections, signal);
         const received = recordReceived(config, signal);
         const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
-          const sent = requestOf(response);
+          const sent = clientRequestOf(response);
           if (isAcknowledged(request.method, answer)) {
             const isComplete = received.isSent ?? isSent(sent, signal);
             void isComplete.then((all) => resolve(all ? answer : unsent(signal)));
@@ -285,7 +285,7 @@ function recordReceived(config: AxiosRequestConfig, signal: AbortSignal): Receiv
     try {
       const response = await adapter(sent);
       received.response = response;
-      received.isSent = isSent(requestOf(response), signal);
+      received.isSent = isSent(clientRequestOf(response), signal);
       return response;
     } catch (error) {
       received.error = error;
@@ -316,7 +316,7 @@ async function isSent(
   });
 }
 
-function requestOf(response: unknown): http.ClientRequest | undefined {
+function clientRequestOf(response: unknown): http.ClientRequest | undefined {
   try {
     const { request } = response as { readonly request?: unknown };
     return request instanceof http.ClientRequest ? request : undefined;
