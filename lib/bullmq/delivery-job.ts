@@ -2,13 +2,14 @@ import type { Job, Queue } from 'bullmq';
 import { waitAfterThrow } from '../queue/retry-schedule.js';
 import {
   type DeliveryAttempt,
+  type DeliveryFacts,
   type DeliveryRecord,
   type FailureReason,
   type DeliveryRun,
   deliveryLane,
   type WebhookDelivery,
 } from '../queue/webhook-delivery.js';
-import type { DeliveryFacts, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 
 const MAX_ATTEMPTS = 20;
 /** Of a change to a job whose worker moves it at the same time. */

@@ -2,8 +2,7 @@ import type { Queue } from 'bullmq';
 import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/queue-options.js';
-import { deliveryLane } from '../queue/webhook-delivery.js';
-import type { DeliveryFacts } from '../queue/webhook-queue.js';
+import { type DeliveryFacts, deliveryLane } from '../queue/webhook-delivery.js';
 import { type DeliveryJob, inState, isDelivered, jobIdOf, jobOf } from './delivery-job.js';
 import { EVEN_IF_FULL, ownKey, QueueScript } from './queue-script.js';
 

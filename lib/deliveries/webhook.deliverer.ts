@@ -108,14 +108,12 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      const outcome = fitting(delivery, this.outcomeWithoutEndpoint(delivery, number));
-      return this.report({ delivery, outcome }, `endpoint "${delivery.endpointId}"`);
+      return this.report({ delivery, outcome: this.outcomeWithoutEndpoint(delivery, number) });
     }
     const early = this.outcomeWithoutAttempt(delivery, endpoint, number);
     if (early !== undefined) {
-      const outcome = fitting(delivery, early, endpoint);
       const limits = currentLimits(endpoint);
-      return this.report({ delivery, outcome, limits }, endpoint.label);
+      return this.report({ delivery, outcome: early, limits }, endpoint);
     }
 
     const attempt = await this.attempt(delivery, endpoint, number);
@@ -123,12 +121,11 @@ export class WebhookDeliverer {
     if (result.verdict === 'acknowledged' && profile !== undefined) {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
-    const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
-    const outcome = fitting(delivery, decided, endpoint);
+    const { outcome, overloadedUntil } = this.decide(endpoint, result);
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
       { delivery, outcome, attempt: stored, overloadedUntil, receipt },
-      endpoint.label,
+      endpoint,
     );
     // Last: the decision above counts the failures before this one.
     this.judgeEndpoint(endpoint, delivery, result);
@@ -218,8 +215,9 @@ export class WebhookDeliverer {
   }
 
   /** Reports a run before the queue records it. */
-  private report(run: OutgoingRun, label: string): DeliveryRun {
-    this.reporter.ended(run, label);
+  private report(decided: OutgoingRun, endpoint?: RegisteredEndpoint): DeliveryRun {
+    const run = { ...decided, outcome: outcomeToStore(decided, endpoint) };
+    this.reporter.ended(run, endpoint?.label ?? `endpoint "${run.delivery.endpointId}"`);
     for (const observe of runObservers) observe({ ...run, consumer: this });
     for (const listener of this.listeners) {
       try {
@@ -285,13 +283,12 @@ function isExpired({ expiresAt }: OutgoingDelivery, now: number): boolean {
 }
 
 /**
- * An outcome for this delivery. One that waits is due when it expires at the latest, so that it is given up then. A dead one blocks its
- * ordering key if the endpoint says so.
+ * The outcome as the queue stores it. A delivery that waits is due when it expires at the latest, so that it is given up then. A dead
+ * one blocks its ordering key if the endpoint says so.
  */
-function fitting(
-  { expiresAt = Infinity, orderingKey }: OutgoingDelivery,
-  outcome: DeliveryOutcome,
-  endpoint?: RegisteredEndpoint,
+function outcomeToStore(
+  { delivery: { expiresAt = Infinity, orderingKey }, outcome }: OutgoingRun,
+  endpoint: RegisteredEndpoint | undefined,
 ): DeliveryOutcome {
   if ('at' in outcome) return { ...outcome, at: Math.min(outcome.at, expiresAt) };
   const blocksKey =

@@ -59,8 +59,6 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private stopping = false;
   private readonly limits = new RememberedLimits();
   private readonly limitTable: DeliveryLimitTable;
-  /** Runs a statement outside any transaction. */
-  private readonly runStatement: RunStatement = async (...query) => this.connection.query(...query);
 
   /** @hidden */
   protected constructor(
@@ -116,8 +114,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
     const known = await (tx === undefined
-      ? this.table.find(this.runStatement, ids)
-      : this.connection.joining(tx, async (run) => this.table.find(run, ids), OWN_DATABASE));
+      ? this.table.find(ids)
+      : this.connection.joining(tx, async (run) => this.table.find(ids, run), OWN_DATABASE));
     return ids.map((id) => known.get(id));
   }
 
@@ -197,7 +195,7 @@ export abstract class DatabaseQueue extends WebhookQueue {
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
-      const { records } = await this.table.record(run, deliveries, how);
+      const { records } = await this.table.record(deliveries, how, run);
       const { clock } = this.options;
       if (this.shared) await waitUntil(clock, clock.now() + TIME_TO_LIMIT, limits);
       return records;
@@ -213,8 +211,8 @@ export abstract class DatabaseQueue extends WebhookQueue {
     const how = { notifies: this.needsOthers, waits };
     await this.setLimits(deliveries);
     const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
-      ? this.connection.transaction(async (run) => this.table.record(run, deliveries, how))
-      : this.table.record(this.runStatement, deliveries, how));
+      ? this.connection.transaction(async (run) => this.table.record(deliveries, how, run))
+      : this.table.record(deliveries, how));
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.loop.wake(limitedLanes);

@@ -52,6 +52,8 @@ export function isClaimable(schema: string, time: string): string {
  */
 export class DeliveryTable {
   private readonly schema: string;
+  /** Runs a statement outside any transaction. */
+  private readonly runAlone: RunStatement = async (...query) => this.connection.query(...query);
 
   constructor(private readonly connection: QueueConnection) {
     this.schema = connection.schema;
@@ -65,9 +67,9 @@ export class DeliveryTable {
    * @returns the known ones, `seq` of those that wait for their key, and the limited lanes among theirs
    */
   async record(
-    run: RunStatement,
     deliveries: readonly EnqueuedDelivery[],
     how: { readonly notifies: boolean; readonly waits: boolean; readonly isJoined?: boolean },
+    run = this.runAlone,
   ): Promise<{
     readonly records: readonly (DeliveryRecord | undefined)[];
     readonly held: readonly string[];
@@ -109,7 +111,7 @@ export class DeliveryTable {
     const unseen = [...first.keys()].filter((id) => !fresh.has(id) && !known.has(id));
     // Another transaction has committed them after the snapshot of the statement.
     if (unseen.length > 0) {
-      for (const [id, record] of await this.find(run, unseen)) known.set(id, record);
+      for (const [id, record] of await this.find(unseen, run)) known.set(id, record);
     }
     const records = deliveries.map(({ delivery: { id } }) => {
       // The first of several with the same id was recorded.
@@ -313,7 +315,7 @@ SELECT seq::text AS seq FROM given WHERE releases AND seq NOT IN (SELECT seq FRO
   }
 
   /** @returns the known ones, by id */
-  async find(run: RunStatement, ids: readonly string[]): Promise<Map<string, DeliveryRecord>> {
+  async find(ids: readonly string[], run = this.runAlone): Promise<Map<string, DeliveryRecord>> {
     const statement = `SELECT ${COLUMNS}, payload FROM ${this.schema}.delivery
 WHERE queue = $1::text AND id = ANY (ARRAY(SELECT json_array_elements_text($2::text::json)))`;
     const rows = await run(statement, [this.connection.name, idList(ids)]);

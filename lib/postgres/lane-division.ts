@@ -17,11 +17,12 @@ export class LaneDivision extends LaneSlots {
    * @param due - the {@link contendingLanes} with due deliveries, if any contend; the others get what those leave
    */
   freeSlots(now: number, due?: ReadonlySet<string>): FreeSlots {
+    const { concurrencyPerDestination } = this.concurrency;
     const names = this.names();
     const slow = names.filter((lane) => this.isSlow(lane, now));
     const lanes = Object.fromEntries(names.map((lane) => [lane, this.ownFreeSlots(lane, now)]));
     this.divideSlowSlots(slow, lanes, now, due);
-    return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, this.limits.concurrencyPerDestination) };
+    return { lanes, elsewhere: Math.min(UNPROVEN_SLOTS, concurrencyPerDestination) };
   }
 
   /** The slow lanes that could take a slot, if there are free ones, but not for each of them. */

@@ -102,7 +102,15 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<PublishResult> {
-    return named('publish', event, this.publishEvent(event, args));
+    return named('publish', event, async () => {
+      this.refuseWhenShuttingDown();
+      const { data, options } = readArguments(args, PUBLISH_OPTIONS);
+      // Before the first await: a caller that does not await the result may end its transaction, or change its data.
+      const transaction = this.transaction.choose(options.tx);
+      const draft = draftEvent(event, data, options, this.options.clock.now());
+      const [result] = await this.record([{ draft, options }], transaction);
+      return result!;
+    });
   }
 
   /**
@@ -124,7 +132,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
   ): Promise<readonly PublishResult[]> {
     this.refuseWhenShuttingDown();
     const { tx } = readArgument(PUBLISH_ALL_OPTIONS, options);
-    // Before the first await, as in publishEvent.
+    // Before the first await, as in publish.
     const transaction = this.transaction.choose(tx);
     return this.record(readEvents(events, this.options.clock.now()), transaction);
   }
@@ -146,7 +154,29 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, PublishOptions>
   ): Promise<SendResult> {
-    return named('send', event, this.sendEvent(endpointOrUrl, event, args));
+    return named('send', event, async () => {
+      this.refuseWhenShuttingDown();
+      const { data, options } = readArguments(args, PUBLISH_OPTIONS);
+      if (options.tx !== undefined && options.tx !== false) {
+        throw new WebhookDeliveryError(
+          'unsupported_option',
+          'send cannot join a transaction, because it waits for an attempt, which must follow the commit; use publish.',
+        );
+      }
+      if (options.orderingKey !== undefined) {
+        throw new WebhookDeliveryError(
+          'unsupported_option',
+          'send cannot wait for the earlier events of an orderingKey; use publish.',
+        );
+      }
+      const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
+      const addressed = { draft, deliveries: [{ delivery, endpoint }], options };
+      const wait = options.delay + endpoint.retry.waitBefore(1);
+      return this.firstAttempts.make(delivery, wait, options.signal, async () => {
+        const [earlier] = await this.enqueueTraced([addressed]);
+        return earlier!;
+      });
+    });
   }
 
   /**
@@ -161,7 +191,16 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     event: Event,
     ...args: EventArguments<Event, SignOptions>
   ): Promise<SignedWebhookRequest> {
-    return named('sign', event, this.signEvent(endpointOrUrl, event, args));
+    return named('sign', event, async () => {
+      const { data, options } = readArguments(args, SIGN_OPTIONS);
+      const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
+      const {
+        receipt,
+        profile: _profile,
+        ...request
+      } = await this.sender.composer.compose(delivery, endpoint);
+      return { ...request, ...(receipt && { receipt: receipt() }), id: delivery.eventId };
+    });
   }
 
   /** @hidden */
@@ -199,19 +238,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     }
   }
 
-  private async publishEvent(
-    event: string,
-    args: readonly [data?: unknown, options?: PublishOptions],
-  ): Promise<PublishResult> {
-    this.refuseWhenShuttingDown();
-    const { data, options } = readArguments(args, PUBLISH_OPTIONS);
-    // Before the first await: a caller that does not await the result may end its transaction, or change its data.
-    const transaction = this.transaction.choose(options.tx);
-    const draft = draftEvent(event, data, options, this.options.clock.now());
-    const [result] = await this.record([{ draft, options }], transaction);
-    return result!;
-  }
-
   /** Checks the events against their definitions, addresses them, and records all of them or none. */
   private async record(
     read: readonly ReadEvent[],
@@ -224,7 +250,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       const addressed: AddressedEvent[] = [];
       for (const one of read) addressed.push(await this.addressed(one, tx));
       if (addressed.length === 0) return [];
-      const earlier = await this.recordAll(addressed, tx);
+      const earlier = await this.enqueueTraced(addressed, tx);
       return addressed.map((one, index) => resultOf(one, earlier[index]!));
     } catch (error) {
       // The caller did not pass the transaction, and may not know of it.
@@ -239,7 +265,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    * @returns for each event what was recorded of its deliveries before
    * @throws `WebhookDeliveryError` `invalid_option`, `id_conflict`, `aborted`, and what the queue throws
    */
-  private async recordAll(
+  private async enqueueTraced(
     events: readonly AddressedEvent[],
     tx?: unknown,
   ): Promise<readonly EarlierRecords[]> {
@@ -317,49 +343,6 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       );
     }
     return { deliveries, ...read };
-  }
-
-  private async sendEvent(
-    endpointOrUrl: string | URL,
-    event: string,
-    args: readonly [data?: unknown, options?: PublishOptions],
-  ): Promise<SendResult> {
-    this.refuseWhenShuttingDown();
-    const { data, options } = readArguments(args, PUBLISH_OPTIONS);
-    if (options.tx !== undefined && options.tx !== false) {
-      throw new WebhookDeliveryError(
-        'unsupported_option',
-        'send cannot join a transaction, because it waits for an attempt, which must follow the commit; use publish.',
-      );
-    }
-    if (options.orderingKey !== undefined) {
-      throw new WebhookDeliveryError(
-        'unsupported_option',
-        'send cannot wait for the earlier events of an orderingKey; use publish.',
-      );
-    }
-    const { draft, endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const addressed = { draft, deliveries: [{ delivery, endpoint }], options };
-    const wait = options.delay + endpoint.retry.waitBefore(1);
-    return this.firstAttempts.make(delivery, wait, options.signal, async () => {
-      const [earlier] = await this.recordAll([addressed]);
-      return earlier!;
-    });
-  }
-
-  private async signEvent(
-    endpointOrUrl: string | URL,
-    event: string,
-    args: readonly [data?: unknown, options?: SignOptions],
-  ): Promise<SignedWebhookRequest> {
-    const { data, options } = readArguments(args, SIGN_OPTIONS);
-    const { endpoint, delivery } = await this.address(endpointOrUrl, event, data, options);
-    const {
-      receipt,
-      profile: _profile,
-      ...request
-    } = await this.sender.composer.compose(delivery, endpoint);
-    return { ...request, ...(receipt && { receipt: receipt() }), id: delivery.eventId };
   }
 
   /** Drafts an event for one endpoint or URL. */
@@ -452,9 +435,9 @@ function requireSameContents(
 }
 
 /** Names the call in the message of its error: an unhandled rejection shows nothing else. */
-async function named<T>(call: string, event: string, result: Promise<T>): Promise<T> {
+async function named<T>(call: string, event: string, work: () => Promise<T>): Promise<T> {
   try {
-    return await result;
+    return await work();
   } catch (error) {
     // What is not an event name may be anything, so it is not repeated.
     if (!isWebhookError(error) || !isEventName(event, 'swt-draft-00')) throw error;

@@ -48,7 +48,7 @@ export class LaneSlots {
   private readonly refused = new Map<string, number>();
   private lastFastStart = -Infinity;
 
-  constructor(protected readonly limits: QueueConcurrency) {}
+  constructor(protected readonly concurrency: QueueConcurrency) {}
 
   hasFreeSlot(lane: string, now: number): boolean {
     return this.freeSlotsOf(lane, now) > 0;
@@ -113,7 +113,7 @@ export class LaneSlots {
 
   /** The free slots of a lane, whether it is slow or not. */
   protected ownFreeSlots(lane: string, now: number): number {
-    const { concurrencyPerDestination } = this.limits;
+    const { concurrencyPerDestination } = this.concurrency;
     const isUnproven = this.meanOf(lane) === undefined && !this.isSlow(lane, now);
     const limit = isUnproven
       ? Math.min(UNPROVEN_SLOTS, concurrencyPerDestination)
@@ -145,7 +145,7 @@ export class LaneSlots {
   /** The slots that slow lanes may take together. */
   protected slowSlots(now: number): number {
     const isAlone = now - this.lastFastStart > ALONE_AFTER;
-    return Math.ceil(this.limits.concurrency * (isAlone ? SLOW_SHARE_ALONE : SLOW_SHARE));
+    return Math.ceil(this.concurrency.concurrency * (isAlone ? SLOW_SHARE_ALONE : SLOW_SHARE));
   }
 
   runningIn(lane: string): number {

@@ -2,7 +2,6 @@ import { hash } from 'node:crypto';
 import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile, SentProfile } from '../token/webhook-token.constants.js';
-import type { DeliveryFacts } from './webhook-queue.js';
 
 /** A verified event without its body and its token. All members are JSON. */
 export interface ReceivedEvent {
@@ -85,6 +84,9 @@ export interface ReceivedDelivery extends RecordedEvent {
 
 /** What a queue stores: a publisher records outgoing deliveries, a receiver received ones. */
 export type WebhookDelivery = OutgoingDelivery | ReceivedDelivery;
+
+/** A delivery without its payload, which can be large. */
+export type DeliveryFacts = Omit<OutgoingDelivery, 'payload'> | Omit<ReceivedDelivery, 'payload'>;
 
 /** The body of an event. */
 export type DeliveryPayload = WebhookDelivery['payload'];

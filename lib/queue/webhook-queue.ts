@@ -1,14 +1,13 @@
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type {
   DeliveryAttempt,
+  DeliveryFacts,
   DeliveryLimits,
   DeliveryRecord,
   DeliveryRun,
   DeliveryState,
   DeliveryKeyState,
   DeliveryStatus,
-  OutgoingDelivery,
-  ReceivedDelivery,
   WebhookDelivery,
 } from './webhook-delivery.js';
 
@@ -28,9 +27,6 @@ export interface EnqueueOptions {
   /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;
 }
-
-/** A delivery without its payload, which can be large. */
-export type DeliveryFacts = Omit<OutgoingDelivery, 'payload'> | Omit<ReceivedDelivery, 'payload'>;
 
 /** A record in a list. */
 export interface ListedDelivery<Facts extends DeliveryFacts = DeliveryFacts> extends DeliveryState {

@@ -86,7 +86,7 @@ export async function openRequest(
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
   const rule = format.payloadRule(claims.webhook, method, rules);
   if (rule.kind === 'no-body') {
-    return Object.assign(opened, inlinePayload(claims.webhook.data, true));
+    return Object.assign(opened, payloadWithoutBody(claims.webhook.data, true));
   }
   const form = { rule, isEnveloped: isEnveloped(profile, claims) };
   const payload = await readPayload(incoming, rules, form, claims);
@@ -153,7 +153,7 @@ async function readPayload(
     const { source, bodyVerified } = checkPayload(webhook, rule, body.length, computed);
     if (source !== 'body') {
       body.remove();
-      return inlinePayload(source === 'data' ? webhook.data : undefined, bodyVerified);
+      return payloadWithoutBody(source === 'data' ? webhook.data : undefined, bodyVerified);
     }
     if (contentTypes !== undefined && !isDeclared) checkContentType(incoming, contentTypes);
     if (contentType !== undefined && isJsonType(contentType)) {
@@ -204,7 +204,7 @@ function noEnvelope(): WebhookPayloadError {
   );
 }
 
-function inlinePayload(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
+function payloadWithoutBody(data: WebhookClaim['data'], bodyVerified: boolean): RequestPayload {
   const contentType = data === undefined ? undefined : 'application/json';
   return { data, body: NO_BODY, isSpooled: false, bodyVerified, contentType };
 }

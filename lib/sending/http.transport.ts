@@ -1,12 +1,9 @@
 import type { HttpService } from '@nestjs/axios';
-import type { AxiosRequestConfig, AxiosResponse, InternalAxiosRequestConfig } from 'axios';
-import http, { type IncomingMessage } from 'node:http';
-import https from 'node:https';
+import type { AxiosRequestConfig } from 'axios';
+import http from 'node:http';
 import { setImmediate } from 'node:timers';
-import { requireFinalAnswer } from '../egress/guarded-agent.js';
 import { errorName } from '../errors/webhook.error.js';
 import { PublisherLog } from '../signing/publisher-log.js';
-import { ByteChunks } from '../token/payload.js';
 import {
   answerOfError,
   isAcknowledged,
@@ -22,7 +19,7 @@ import {
   thrownWarning,
   type TransportOptions,
 } from './connections.js';
-import { createHttpService } from './delivery-axios.js';
+import { createHttpService, sendByNode } from './delivery-axios.js';
 import type { ClientCertificate } from './endpoint-credentials.js';
 import { RESERVED_HEADERS } from './endpoint.js';
 import type { ComposedRequest } from './request.composer.js';
@@ -117,7 +114,7 @@ export class HttpTransport {
         const config = this.configOf(request, client, connections, signal);
         const received = recordReceived(config, signal);
         const end = (response: unknown, answer: ReceiverAnswer | NoAnswer): void => {
-          const sent = requestOf(response);
+          const sent = clientRequestOf(response);
           if (isAcknowledged(request.method, answer)) {
             const isComplete = received.isSent ?? isSent(sent, signal);
             void isComplete.then((all) => resolve(all ? answer : unsent(signal)));
@@ -288,7 +285,7 @@ function recordReceived(config: AxiosRequestConfig, signal: AbortSignal): Receiv
     try {
       const response = await adapter(sent);
       received.response = response;
-      received.isSent = isSent(requestOf(response), signal);
+      received.isSent = isSent(clientRequestOf(response), signal);
       return response;
     } catch (error) {
       received.error = error;
@@ -319,7 +316,7 @@ async function isSent(
   });
 }
 
-function requestOf(response: unknown): http.ClientRequest | undefined {
+function clientRequestOf(response: unknown): http.ClientRequest | undefined {
   try {
     const { request } = response as { readonly request?: unknown };
     return request instanceof http.ClientRequest ? request : undefined;
@@ -327,96 +324,4 @@ function requestOf(response: unknown): http.ClientRequest | undefined {
     // Reading what an interceptor or a fake returns may throw.
     return undefined;
   }
-}
-
-/** Errors of a connection that its server has closed. */
-const CLOSED: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE']);
-
-/** An axios adapter: one request by node:http, with a small answer in memory. */
-async function sendByNode(
-  axios: typeof import('axios'),
-  config: InternalAxiosRequestConfig,
-  connections: Connections,
-): Promise<AxiosResponse> {
-  const { AxiosError, CanceledError } = axios;
-  const { url, headers } = config;
-  const maxContentLength = config.maxContentLength!;
-  const body = config.data as Buffer | undefined;
-  const method = config.method!.toUpperCase();
-  const isSecure = url!.startsWith('https:');
-  const signal = config.signal as AbortSignal | undefined;
-  return new Promise((resolve, reject) => {
-    const request = (isSecure ? https : http).request(url!, {
-      method,
-      headers: plainHeaders(headers),
-      agent: connections.agentOf(config, isSecure ? 'httpsAgent' : 'httpAgent'),
-    });
-    requireFinalAnswer(request);
-    let answer: IncomingMessage | undefined;
-    const chunks = new ByteChunks();
-    const succeed = ({
-      statusCode: status = 0,
-      statusMessage,
-      headers: received,
-    }: IncomingMessage): void => {
-      const head = { status, statusText: statusMessage ?? '', headers: received as never };
-      resolve({ ...head, data: chunks.bytes(), config, request });
-    };
-    const fail = (error: NodeJS.ErrnoException): void => {
-      // The status and Retry-After have said what matters, whether or not the body ends.
-      if (answer !== undefined && isRefusal(answer)) return succeed(answer);
-      if (signal?.aborted === true) return reject(error);
-      // What follows a complete answer makes the connection unusable, and nothing else.
-      if (answer?.complete === true) return succeed(answer);
-      // The server closed an idle connection at the moment the request was written to it. The next connection may be as old.
-      if (request.reusedSocket && answer === undefined && CLOSED.has(error.code)) {
-        return resolve(sendByNode(axios, config, connections));
-      }
-      reject(AxiosError.from(error, error.code, config, request));
-    };
-    request.on('error', fail);
-    // Not the option `signal` of node:http, which takes twice as long as this.
-    signal?.addEventListener('abort', () => {
-      fail(new CanceledError(undefined, config));
-      request.destroy();
-    });
-    request.on('response', (received) => {
-      answer = received;
-      let length = 0;
-      if (method === 'HEAD' && !hasNoBody(received)) {
-        // If a body follows, it would be read as the answer to the next request on this connection.
-        succeed(received);
-        request.destroy();
-        return;
-      }
-      const isRefused = isRefusal(received);
-      // A receiver that repeats the body in its answer may not have read all of it: to close the connection would lose the event.
-      const most = maxContentLength + (isRefused ? 0 : (body?.length ?? 0));
-      received.on('data', (chunk: Buffer) => {
-        if (length <= maxContentLength) chunks.add(chunk);
-        length += chunk.length;
-        if (length <= most || !(isRefused || request.writableFinished)) return;
-        // The status has said what matters; the rest may never end.
-        succeed(received);
-        request.destroy();
-      });
-      received.on('end', () => succeed(received));
-      received.on('error', fail);
-    });
-    request.end(body);
-  });
-}
-
-/** Without those that are `null`. The `AxiosHeaders` may be of another copy of axios: that for CommonJS. */
-function plainHeaders(headers: InternalAxiosRequestConfig['headers']): http.OutgoingHttpHeaders {
-  return typeof headers.toJSON === 'function' ? headers.toJSON() : headers;
-}
-
-function isRefusal({ statusCode }: IncomingMessage): boolean {
-  return statusCode! >= 300;
-}
-
-/** Whether the server itself says that nothing follows the head of its answer. */
-function hasNoBody({ statusCode, headers }: IncomingMessage): boolean {
-  return statusCode === 204 || headers['content-length'] === '0';
 }

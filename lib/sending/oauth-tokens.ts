@@ -150,7 +150,7 @@ export class OAuthTokens {
     signal: AbortSignal,
   ): Promise<unknown> {
     const isSecure = url.protocol === 'https:';
-    const { body, headers } = requestOf(credentials);
+    const { body, headers } = tokenRequest(credentials);
     return new Promise((resolve, reject) => {
       const request = (isSecure ? https : http).request(url, {
         method: 'POST',
@@ -179,7 +179,7 @@ export class OAuthTokens {
 }
 
 /** @see RFC 6749, section 2.3.1 */
-function requestOf(credentials: OAuth2ClientCredentials): {
+function tokenRequest(credentials: OAuth2ClientCredentials): {
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
 } {

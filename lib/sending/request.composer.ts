@@ -103,7 +103,7 @@ export class RequestComposer {
     const { contentType } = body;
     const bodyBytes = bytes?.byteLength ?? 0;
     const facts = { method: 'POST', bodyBytes, contentType, token, signature } as const;
-    return { body: bytes, ...requestOf(facts, delivery, endpoint, context) };
+    return { body: bytes, ...requestWithoutBody(facts, delivery, endpoint, context) };
   }
 
   /** Of this attempt: receivers refuse an old time. */
@@ -139,7 +139,7 @@ export class RequestComposer {
     // 0 bytes are explicit for HEAD: one that declares another length desynchronises the connection.
     const { contentType } = delivery.payload;
     const facts = { method: 'HEAD', bodyBytes: 0, contentType, token } as const;
-    const request = requestOf(facts, delivery, endpoint, context);
+    const request = requestWithoutBody(facts, delivery, endpoint, context);
     const headers = { ...this.inheritedHeaders(), ...request.headers };
     return headBytes(endpoint.url, headers) > this.maxHeadBytes ? undefined : request;
   }
@@ -327,8 +327,8 @@ interface RequestFacts {
   readonly signature?: Readonly<Record<string, string>>;
 }
 
-/** A request without its body. The headers of the endpoint replace defaults, and those that authenticate it replace both. */
-function requestOf(
+/** The headers of the endpoint replace defaults, and those that authenticate it replace both. */
+function requestWithoutBody(
   { token, signature, ...facts }: RequestFacts,
   delivery: OutgoingDelivery,
   endpoint: Endpoint,

@@ -1,7 +1,7 @@
 import { type Duration, HOUR, MINUTE, SECOND } from '../clock/duration.js';
 import { MAX_RETRY_AFTER } from '../clock/retry-after.js';
 import type { AttemptResult, UnsuccessfulAttempt } from './attempt-result.js';
-import type { DeliveryOutcome } from '../queue/webhook-delivery.js';
+import type { DeliveryRun } from '../queue/webhook-delivery.js';
 import { func, object, optional, type Read } from '../options/rules.js';
 import {
   callSafely,
@@ -71,11 +71,8 @@ export interface EndpointRetryOptions extends Pick<RetryScheduleOptions, 'attemp
   readonly schedule?: readonly Duration[] | undefined;
 }
 
-export interface RetryDecision {
-  readonly outcome: DeliveryOutcome;
-  /** Until then (epoch milliseconds) the endpoint's other deliveries wait: it has no time for them. */
-  readonly overloadedUntil?: number;
-}
+/** `overloadedUntil`: the endpoint has no time for its other deliveries either, so they wait. */
+export type RetryDecision = Pick<DeliveryRun, 'outcome' | 'overloadedUntil'>;
 
 const CONFLICT = 409;
 const GONE = 410;

@@ -45,14 +45,8 @@ interface Exchange {
   readonly tracing: RequestTracing | undefined;
   readonly requests: ComposedRequest[];
   /** Secret values in the headers of the requests. */
-  readonly credentials: string[];
+  readonly secrets: string[];
   refusedToken?: string;
-}
-
-/** The answer that counts, and the method of its request. */
-interface FinalAnswer {
-  readonly method: 'HEAD' | 'POST';
-  readonly answer: ReceiverAnswer | NoAnswer;
 }
 
 /** What an attempt authenticates with besides the signature. */
@@ -114,7 +108,7 @@ export class WebhookSender {
         context: { attempt: number, signal, trace: tracing?.trace },
         tracing,
         requests: [],
-        credentials: [],
+        secrets: [],
       };
       const { method, answer } = await this.exchange(exchange);
       const now = clock.now();
@@ -139,18 +133,25 @@ export class WebhookSender {
     this.tokens.close();
   }
 
-  /** Makes the request, and repeats it as POST if HEAD was the problem. */
-  private async exchange(exchange: Exchange): Promise<FinalAnswer> {
+  /** Makes the request, repeats it as POST if HEAD was the problem, and returns the answer that counts. */
+  private async exchange(
+    exchange: Exchange,
+  ): Promise<{ readonly method: 'HEAD' | 'POST'; readonly answer: ReceiverAnswer | NoAnswer }> {
+    const { composer } = this;
     const { delivery, endpoint } = exchange;
     try {
       this.options.egress.checkUrl(endpoint.url);
-      const answer = await this.request(exchange, 'compose');
+      const answer = await this.request(exchange, async (context) =>
+        composer.compose(delivery, endpoint, context),
+      );
       const { method } = exchange.requests.at(-1)!;
       const mayFallBack = method === 'HEAD' && wantedMethod(delivery, endpoint) === 'auto';
       if (isAcknowledged(method, answer) || !mayFallBack || !isInconclusive(answer)) {
         return { method, answer };
       }
-      const second = await this.request(exchange, 'composePost');
+      const second = await this.request(exchange, async (context) =>
+        composer.composePost(delivery, endpoint, context),
+      );
       // Only a successful POST shows that HEAD was the problem: during a receiver's deployment both get 404, and
       // the next attempt should start with HEAD again.
       if (isAcknowledged('POST', second)) endpoint.state.needsPost = true;
@@ -164,17 +165,13 @@ export class WebhookSender {
   /** Makes a request, and a second one if the endpoint refuses its access token, which may have been revoked. */
   private async request(
     exchange: Exchange,
-    compose: 'compose' | 'composePost',
+    compose: (context: RequestContext) => Promise<ComposedRequest>,
   ): Promise<ReceiverAnswer | NoAnswer> {
-    const { delivery, endpoint, context, tracing } = exchange;
+    const { context, tracing } = exchange;
     for (;;) {
       const own = await this.credentialsOf(exchange);
-      exchange.credentials.push(...Object.values(own.headers));
-      const credentials = own.headers;
-      const composed = await this.composer[compose](delivery, endpoint, {
-        credentials,
-        ...context,
-      });
+      exchange.secrets.push(...Object.values(own.headers));
+      const composed = await compose({ credentials: own.headers, ...context });
       this.log.recovered('signing');
       exchange.requests.push(composed);
       const send = () => this.transport.send(composed, context.signal, own.certificate);
@@ -275,11 +272,11 @@ const MOST_PARTS = 10;
 /** The beginning of the answer, which is stored with the attempt. */
 function excerptOfAnswer(
   answer: ReceiverAnswer | NoAnswer,
-  { endpoint: { url, headers }, requests, credentials: sent }: Exchange,
+  { endpoint: { url, headers }, requests, secrets }: Exchange,
 ): string | undefined {
   if (answer.statusCode === undefined || answer.body === undefined) return undefined;
   // A receiver may repeat a value without its scheme, such as Basic.
-  const credentials = sent.flatMap((value) => [value, ...value.split(' ', MOST_PARTS).slice(1)]);
+  const credentials = secrets.flatMap((value) => [value, ...value.split(' ', MOST_PARTS).slice(1)]);
   const tokens = requests.map(({ token }) => token);
   const signatures = requests.flatMap(({ headers: { 'webhook-signature': value = '' } }) =>
     value.split(' '),

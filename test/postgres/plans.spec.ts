@@ -86,13 +86,10 @@ const AT = Date.UTC(2026, 0, 1);
     [
       'a delivery',
       async () =>
-        deliveries.find(
-          async (...find) => {
-            await ask(find);
-            return [];
-          },
-          ['d7'],
-        ),
+        deliveries.find(['d7'], async (...find) => {
+          await ask(find);
+          return [];
+        }),
     ],
     ['its attempts', async () => lists.attempts('d7')],
     ['the latest deliveries', list({})],

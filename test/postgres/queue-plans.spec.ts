@@ -167,7 +167,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
             await explain.query(60_000, ...query);
             return recorded;
           };
-          return table.record(run, deliveries, { notifies: true, waits: true });
+          return table.record(deliveries, { notifies: true, waits: true }, run);
         },
       ],
       ['claims 50 due deliveries', 50, async () => claim({ limit: 50, lanes: { 'lane-1': 2 } })],
@@ -223,7 +223,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         50,
         async () => {
           const ids = Array.from({ length: 50 }, (_, index) => `pending--60-${index}`);
-          return table.find(async (...query) => explain.query(60_000, ...query), ids);
+          return table.find(ids, async (...query) => explain.query(60_000, ...query));
         },
       ],
       ['redelivers 50 deliveries', 50, async () => table.redeliver(DEAD, false)],
