@@ -19,8 +19,8 @@ export interface WebhookModuleOptions {
   /** What {@link WebhookInbox} records of received requests; default: facts of the last ones, in memory. `false`: nothing. */
   readonly inbox?: WebhookInboxOptions | false | undefined;
   /**
-   * Check at start-up that the replay store, the endpoint store and the inbox store can be used, and fail if one cannot;
-   * default `true`.
+   * Check at start-up that the replay store, the endpoint store and the inbox store can be used, and that the sealing keys decrypt
+   * a stored secret, and fail otherwise; default `true`.
    */
   readonly checkStores?: boolean | undefined;
   /** How long a shutdown waits for handlers that run, default `'10s'`. */

@@ -11,7 +11,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { isStandardWebhooks } from '../sending/sent-profile.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
-import type { SealedEndpointKey } from './endpoint-store.js';
+import type { EndpointStore, SealedEndpointKey } from './endpoint-store.js';
 
 const SECRET_BYTES = 32;
 
@@ -155,6 +155,36 @@ export class SecretSealer {
   isCurrent({ sealed }: Pick<SealedEndpointKey, 'sealed'>): boolean {
     return SEALED.exec(sealed)?.[2] === this.current;
   }
+}
+
+/** Endpoints whose secrets {@link requireReadableSecrets} tries. */
+const TRIED = 20;
+
+/**
+ * Checks that the sealing keys fit a store: with wrong ones, every delivery would use up its attempts.
+ *
+ * @throws {@link WebhookStoreError} `sealed_secret_unreadable` if none of the secrets that it tries can be decrypted
+ */
+export async function requireReadableSecrets(
+  store: EndpointStore,
+  sealer: SecretSealer,
+): Promise<void> {
+  let unreadable: WebhookStoreError | undefined;
+  for (const { id, keys } of await store.list({ limit: TRIED })) {
+    for (const key of keys) {
+      try {
+        sealer.open(id, key);
+        return;
+      } catch (error) {
+        unreadable ??= error as WebhookStoreError;
+      }
+    }
+  }
+  if (unreadable === undefined) return;
+  throw new WebhookStoreError(
+    'sealed_secret_unreadable',
+    `${unreadable.message} No other secret can be decrypted either; to start nevertheless, set checkStores: false.`,
+  );
 }
 
 /** The additional authenticated data. Each part is prefixed with its length, so that the encoding is unambiguous. */

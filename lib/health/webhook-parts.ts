@@ -3,6 +3,7 @@ import type { ModulesContainer } from '@nestjs/core';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { statsOf, type WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
+import { requireReadableSecrets } from '../endpoints/secret-sealer.js';
 import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
@@ -34,8 +35,12 @@ export function configuredStores({ receivers, inbox, publisher }: StoreOptions):
   }));
   if (inbox !== undefined) stores.push({ path: 'inbox.store', store: inbox.store });
   if (publisher === undefined) return stores;
-  stores.push({ path: 'publisher.endpointStore', store: publisher.endpointStore });
-  return stores;
+  const { endpointStore, sealer } = publisher;
+  const check = async (): Promise<void> => {
+    await endpointStore.check?.();
+    await requireReadableSecrets(endpointStore, sealer);
+  };
+  return [...stores, { path: 'publisher.endpointStore', store: { check } }];
 }
 
 /** What a webhook module of the application consists of. */

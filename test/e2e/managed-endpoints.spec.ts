@@ -232,6 +232,38 @@ it('a durable endpoint store without sealing keys fails start-up', async () => {
   });
 });
 
+it('sealing keys that decrypt no stored secret fail start-up', async () => {
+  const endpointStore = new MemoryEndpointStore();
+  const first = { id: '1', key: 'the first sealing key of this test, 32 bytes' };
+  const second = { id: '2', key: 'the second sealing key of this test, 32 bytes' };
+  const start = async (sealingKeys: { id: string; key: string }[]): Promise<WebhookEndpoints> => {
+    const publisher = { issuer: ISSUER, secret, endpointStore, sealingKeys };
+    const one = await startApp(createExpress(), { options: { publisher } });
+    started.push(one);
+    return one.app.get(WebhookEndpoints);
+  };
+  const sealedByFirst = await start([first]);
+  await sealedByFirst.create({ id: 'crm', url: 'https://crm.example/' });
+
+  await expect(start([second])).rejects.toMatchObject({
+    problems: [
+      {
+        path: 'publisher.endpointStore',
+        message: expect.stringMatching(
+          /"crm" was sealed with the key "1", which is not among the sealingKeys: .* checkStores: false/,
+        ),
+      },
+    ],
+  });
+  await expect(start([{ ...first, key: second.key }])).rejects.toMatchObject({
+    problems: [{ message: expect.stringContaining('its sealing key has changed') }],
+  });
+
+  const sealedBySecond = await start([second, first]);
+  await sealedBySecond.create({ id: 'erp', url: 'https://erp.example/' });
+  await expect(start([second])).resolves.toBeDefined();
+});
+
 /** Waits for requests without advancing the clock. */
 async function turnsUntil(condition: () => boolean): Promise<void> {
   for (let turn = 0; turn < 20_000 && !condition(); turn++) {
