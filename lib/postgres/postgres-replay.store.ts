@@ -9,7 +9,6 @@ import {
   type ReplayVerdict,
 } from '../replay/replay-store.js';
 import { object } from '../options/rules.js';
-import { replayTable } from './migrations/migration-steps.js';
 import type { PostgresClientSource, Row, RunStatement } from './database.js';
 import { type PostgresStoreOptions, STORE, StoreConnection } from './store-connection.js';
 import { HAS_WRITTEN } from './sql-text.js';
@@ -46,7 +45,7 @@ const OWN_DATABASE = {
  *
  * ```ts
  * const store = new PostgresReplayStore(new Pool({ connectionString }));
- * await store.migrate(); // or run store.schemaSql once, as a user with the privileges
+ * await store.migrate(); // or `npx nestjs-webhook-token migrate`, as a user with the privileges
  * WebhookModule.forRoot({ receiver: { …, replay: { store } } });
  * ```
  */
@@ -67,12 +66,6 @@ export class PostgresReplayStore extends ReplayStore {
     this.table = `${this.connection.schema}.replay`;
     const release = async (reservation: ReplayReservation) => this.release(reservation);
     this.lost = new LostReservations(release, this.connection.clock);
-  }
-
-  /** SQL that creates the table of this store if it is missing, for a migration of your own. */
-  get schemaSql(): string {
-    const { schema } = this.connection;
-    return [`CREATE SCHEMA IF NOT EXISTS ${schema};`, ...replayTable(schema)].join('\n');
   }
 
   /**

@@ -1,17 +1,19 @@
 import { type CancelWake, repeat, repeatInBatches } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/queue-options.js';
 import { RETENTION_INTERVAL } from '../queue/queue-options.js';
-import type { DeliveryFilter } from '../queue/webhook-queue.js';
+import { COUNT_GRAIN, type DeliveryFilter } from '../queue/webhook-queue.js';
 import { deleteInBatches } from './connection.js';
 import type { Row } from './database.js';
 import { isOutage } from './database-failure.js';
 import { counting, IS_WAITING } from './delivery-table.js';
 import { conditionsOf } from './delivery-lists.js';
 import type { QueueConnection } from './queue-connection.js';
-import { countedAt, now } from './sql-text.js';
+import { now } from './sql-text.js';
 
 /** Milliseconds between two merges of counts. */
 const MERGE_INTERVAL = 5_000;
+/** Seconds in a {@link COUNT_GRAIN}: deliveries are counted together if they were recorded in the same one. */
+const COUNT_SECONDS = COUNT_GRAIN / 1_000;
 /** Changes of counts that one statement merges. */
 const MERGED_AT_ONCE = 5_000;
 /** Milliseconds between two pages in which unused keys, or unused limits, are looked for. */
@@ -144,7 +146,7 @@ SELECT count(*)::int AS seen FROM old`;
   RETURNING *
 ), counted AS (
   INSERT INTO ${schema}.delivery_count AS total (queue, at, endpoint_id, tenant, receiver, delivered, dead)
-  SELECT queue, ${countedAt('created_at')}, coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
+  SELECT queue, to_timestamp(floor(date_part('epoch', created_at) / ${COUNT_SECONDS}) * ${COUNT_SECONDS}), coalesce(endpoint_id, ''), coalesce(tenant, ''), coalesce(receiver, ''),
     sum(delivered), sum(dead)
   FROM merged GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5
   ON CONFLICT (queue, at, endpoint_id, tenant, receiver)

@@ -1,4 +1,3 @@
-import { COUNT_GRAIN } from '../queue/webhook-queue.js';
 import * as option from '../options/rules.js';
 
 /** A point in time, from epoch milliseconds in a parameter or a column. */
@@ -38,12 +37,6 @@ export function settingLockTimeout(parameter: string): string {
   const shorter = `least(nullif(${before}::interval, '0'), ${parameter}::text::interval)`;
   return `${before} AS before, CASE WHEN ${parameter}::text IS NOT NULL
     THEN set_config('lock_timeout', (extract(epoch FROM ${shorter}) * 1000)::int::text, true) END AS now`;
-}
-
-/** When the {@link COUNT_GRAIN} begins in which a delivery was recorded. */
-export function countedAt(createdAt: string): string {
-  const seconds = COUNT_GRAIN / 1_000;
-  return `to_timestamp(floor(date_part('epoch', ${createdAt}) / ${seconds}) * ${seconds})`;
 }
 
 /** The conditions of a statement, with its values. */

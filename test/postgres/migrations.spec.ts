@@ -157,19 +157,6 @@ function scriptOf(schema: string, from?: number): string {
     expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
-  it('adopts a replay table that schemaSql created', async () => {
-    const schema = database.newSchema();
-    const store = new PostgresReplayStore(pool, storeIn(schema));
-    await pool.query(store.schemaSql);
-    const claim = newClaim();
-    const verdict = await store.reserve(claim);
-    await store.migrate();
-
-    expect(verdict.status).toBe('reserved');
-    expect(await store.reserve(claim)).toMatchObject({ status: 'in-progress' });
-    expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
-  });
-
   it('is unchanged after a step that fails', async () => {
     const schema = database.newSchema();
     const step = {

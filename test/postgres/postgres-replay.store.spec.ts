@@ -224,7 +224,7 @@ describe('PostgresReplayStore on PGlite', () => {
   beforeAll(async () => {
     database = await newPglite();
     store = new PostgresReplayStore(database, { timeout: '30s' });
-    await database.exec(store.schemaSql);
+    await store.migrate();
   });
   afterAll(async () => database.close());
 

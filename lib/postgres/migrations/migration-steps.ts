@@ -10,14 +10,11 @@ export interface MigrationStep {
   readonly breaking?: true;
 }
 
-/**
- * The table of the replay store. Each statement can be run any number of times: `PostgresReplayStore.schemaSql` may have created the
- * table before the migration.
- */
-export function replayTable(schema: string): readonly string[] {
+/** The table of the replay store. */
+function replayTable(schema: string): readonly string[] {
   const table = `${schema}.replay`;
   return [
-    `CREATE TABLE IF NOT EXISTS ${table} (
+    `CREATE TABLE ${table} (
   id text PRIMARY KEY,
   event text NOT NULL,
   fingerprint text NOT NULL,
@@ -26,7 +23,7 @@ export function replayTable(schema: string): readonly string[] {
   expires_at timestamptz NOT NULL,
   keep_until timestamptz NOT NULL
 );`,
-    `CREATE INDEX IF NOT EXISTS replay_expires_at ON ${table} (expires_at);`,
+    `CREATE INDEX replay_expires_at ON ${table} (expires_at);`,
   ];
 }
 
