@@ -221,6 +221,13 @@ describe('tenants', () => {
     expect(await publish('nobody')).toEqual([]);
   });
 
+  it('receive only their own events from a store that mixes tenants up', async () => {
+    jest.spyOn(store, 'subscribed').mockImplementation(async () => store.list({ limit: 10 }));
+
+    expect(await publish('acme')).toEqual(['acme']);
+    expect(await publish()).toEqual(['none']);
+  });
+
   const scope = { tenant: 'acme' };
   it.each<[string, (id: string) => Promise<unknown>]>([
     ['get', (id) => endpoints.get(id, scope)],
