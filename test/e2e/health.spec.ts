@@ -239,6 +239,25 @@ describe.each(adapters)('the health indicator on %s', (_, createAdapter) => {
     });
   });
 
+  it.each([0, 1])(
+    'reports the figures of all modules together, late in module %i',
+    async (late) => {
+      const clock = new TestClock();
+      const options = (): WebhookModuleOptions => ({
+        clock,
+        publisher: publisher({ queue: new InProcessQueue({ clock: new TestClock() }) }),
+      });
+      const other = WebhookModule.forRoot({ ...options(), isGlobal: false });
+      const { app } = await start(options(), [other]);
+      const publishers = app.get(WebhookPublisher, { each: true, strict: false });
+      await publishers[late]!.publish('order.created', { id: 1 }, { delay: '1s' });
+      await clock.advance(7_000);
+      await publishers[1 - late]!.publish('order.created', { id: 2 }, { delay: '1s' });
+
+      expect((await health()).webhooks).toMatchObject({ lagMs: 6_000, pending: 2, dead: 0 });
+    },
+  );
+
   it('is down if the key set of a sender cannot be fetched', async () => {
     jwks = await JwksServer.start();
     const jwksFetch = { allowPrivateNetworks: true, ca: JWKS_CA, cooldown: 1 };

@@ -14,7 +14,7 @@ import {
   WEBHOOK_PATHS,
 } from '../fixtures/hostile-target.js';
 import type { RawConnection } from '../fixtures/raw-client.js';
-import { receiverOptions, signed, signedBody } from '../fixtures/receiver-app.js';
+import { ISSUER, receiverOptions, SECRET, signed, signedBody } from '../fixtures/receiver-app.js';
 
 const MEBIBYTE = 1024 * 1024;
 /** Bytes that a receiver may read of a rejected body: a few packets that were in flight. */
@@ -168,6 +168,27 @@ describe.each(adapters)('bodies of a hostile sender on %s', (adapter, createAdap
       connection.write(body.subarray(1));
 
       expect(outcome(await connection.answer())).toEqual([401, 'token_expired']);
+      connection.destroy();
+      await late.close();
+    });
+
+    it('rejects a slow body that ends after the key has ended', async () => {
+      const { token, body } = signedBody('{"late":true}');
+      const clock = new TestClock(decodeJwt(token).iat! * 1_000);
+      const notAfter = new Date(clock.now() + 1_000);
+      const issuers = [{ issuer: ISSUER, keys: [{ key: SECRET, notAfter }] }];
+      const late = await HostileTarget.start(createAdapter(), {
+        options: { ...receiverOptions({ issuers }), clock },
+      });
+      const [connection, socket] = await late.connectBothEnds();
+      connection.write(postHead(token, ['Content-Type: application/json', 'Content-Length: 13']));
+      connection.write(body.subarray(0, 1));
+      await arrived(connection, socket);
+      await clock.advance(1_000);
+      connection.write(body.subarray(1));
+
+      expect(outcome(await connection.answer())).toEqual([401, 'unknown_key']);
+      expect(late.events).toEqual([]);
       connection.destroy();
       await late.close();
     });

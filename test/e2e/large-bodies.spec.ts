@@ -4,10 +4,12 @@ import { once, type EventEmitter } from 'node:events';
 import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { spawnSync } from 'node:child_process';
 import { request as httpRequest } from 'node:http';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Readable, Writable } from 'node:stream';
 import { Body, Controller, Injectable, Post, UseGuards } from '@nestjs/common';
+import { decodeJwt } from 'jose';
 import {
   OnWebhookEvent,
   WebhookContext,
@@ -17,11 +19,15 @@ import {
   WebhookVerifier,
   MemoryReplayStore,
 } from 'nestjs-webhook-token';
+import { TestClock } from 'nestjs-webhook-token/testing';
+import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { post, send } from '../fixtures/http-client.js';
 import {
+  ISSUER,
   receiverOptions,
+  SECRET,
   signedBody,
   startApp,
   type StartedApp,
@@ -101,13 +107,17 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
 
   async function start(
     spool: NonNullable<Parameters<typeof receiverOptions>[0]>['spool'] = {},
-    more: Partial<Parameters<typeof receiverOptions>[0]> & Pick<StartOptions, 'controllers'> = {},
+    more: Partial<Parameters<typeof receiverOptions>[0]> &
+      Pick<StartOptions, 'controllers'> & { readonly clock?: TestClock } = {},
   ): Promise<StartedApp> {
-    const { controllers = [Routes], ...receiver } = more;
-    const options = receiverOptions({
-      spool: spool === false ? false : { directory, ...spool },
-      ...receiver,
-    });
+    const { controllers = [Routes], clock, ...receiver } = more;
+    const options = {
+      ...receiverOptions({
+        spool: spool === false ? false : { directory, ...spool },
+        ...receiver,
+      }),
+      clock,
+    };
     const app = await startApp(createAdapter(), { options, providers: [Handlers], controllers });
     started.push(app);
     return app;
@@ -145,13 +155,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect(seen.results).toEqual([sha256(large)]);
   });
 
-  it('is parsed if it is JSON', async () => {
-    const { origin } = await start();
+  it('is parsed if it is JSON, and then takes no space of the spool', async () => {
+    const { origin } = await start({ maxBytes: 2 * MIB });
     const rows = Array.from({ length: 30_000 }, (_, id) => ({ id, name: `row ${id} …` }));
     seen.handle = (event) => (event.data as { rows: unknown[] }).rows.length;
 
     expect((await post(origin, report(JSON.stringify({ rows })))).status).toBe(204);
-    expect(seen.results).toEqual([30_000]);
+    expect((await post(origin, report(JSON.stringify({ rows })))).status).toBe(204);
+    expect(seen.results).toEqual([30_000, 30_000]);
   });
 
   it('can be sent in chunks', async () => {
@@ -211,6 +222,31 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     }
 
     expect((await post(origin, report(large), csv)).status).toBe(204);
+  });
+
+  it('whose token expires before its end leaves no file', async () => {
+    const { token, body } = report(large);
+    const clock = new TestClock(decodeJwt(token).exp! * 1_000 - 1);
+    const { origin, app } = await start({ maxBytes: 4 * MIB }, { clockTolerance: 0, clock });
+    const connected = once(app.getHttpServer() as EventEmitter, 'connection') as Promise<[Socket]>;
+    const request = httpRequest(`${origin}/webhooks`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-length': body.length },
+    });
+    request.write(body.subarray(0, 2 * MIB));
+    const [socket] = await connected;
+    // The body is read once the token is verified.
+    while (socket.bytesRead < MIB) await new Promise((turn) => setImmediate(turn));
+    await clock.advance(1);
+    request.end(body.subarray(2 * MIB));
+    const [answer] = (await once(request, 'response')) as [{ statusCode: number; resume(): void }];
+    answer.resume();
+    const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, lifetime: 600 });
+    const longer = signer.sign({ event: 'report.ready', hash: digest('sha256', large) }) as string;
+
+    expect(answer.statusCode).toBe(401);
+    expect((await post(origin, { token: longer, body: large }, csv)).status).toBe(204);
+    expect(seen.results).toEqual([sha256(large)]);
   });
 
   it('whose handler failed can be sent again', async () => {

@@ -4,7 +4,12 @@ import { Controller, Injectable, type Type } from '@nestjs/common';
 import { IsInt } from 'class-validator';
 import { createTokenSigner, digest } from 'nestjs-webhook-token/token';
 import { TestClock } from 'nestjs-webhook-token/testing';
-import type { DeliveryHandler, DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
+import type {
+  DeliveryHandler,
+  DeliveryRecord,
+  DeliveryRun,
+  EnqueuedDelivery,
+} from 'nestjs-webhook-token/ports';
 import {
   InProcessQueue,
   MemoryInboxStore,
@@ -77,9 +82,14 @@ class ScriptedQueue extends InProcessQueue {
   damage = ({ delivery }: EnqueuedDelivery): EnqueuedDelivery['delivery'] => delivery;
   /** Runs of each event whose processes died. */
   died = 0;
+  readonly runs: DeliveryRun[] = [];
 
   override consume(handler: DeliveryHandler): void {
-    super.consume(async (delivery, attempt) => handler(delivery, attempt + this.died));
+    super.consume(async (delivery, attempt) => {
+      const run = await handler(delivery, attempt + this.died);
+      this.runs.push(run);
+      return run;
+    });
   }
 
   override async enqueue(
@@ -524,6 +534,29 @@ describe('a receiver that acknowledges before it handles', () => {
     expect(receiver.logger.lines.join('\n')).toContain(
       '1 event(s) of receiver "default" were unfinished at shutdown',
     );
+  });
+
+  it('does not count a run that the shutdown has interrupted', async () => {
+    const gate = new Gate();
+    work.do = async ({ signal }) => {
+      await gate.pass();
+      throw signal.reason;
+    };
+    await head(receiver.origin, signed());
+    await gate.reached;
+    const closed = receiver.app.close();
+    const aborted = new Promise((resolve) =>
+      work.seen[0]!.signal.addEventListener('abort', resolve),
+    );
+    await clock.advance(10_000);
+    await aborted;
+    gate.open();
+    await closed;
+    while (queue.runs.length === 0) await new Promise((turn) => setImmediate(turn));
+
+    expect(queue.runs).toEqual([
+      { outcome: { type: 'defer', at: clock.now() }, attempt: undefined },
+    ]);
   });
 
   describe('with an event without a handler', () => {

@@ -221,6 +221,13 @@ describe('tenants', () => {
     expect(await publish('nobody')).toEqual([]);
   });
 
+  it('receive only their own events from a store that mixes tenants up', async () => {
+    jest.spyOn(store, 'subscribed').mockImplementation(async () => store.list({ limit: 10 }));
+
+    expect(await publish('acme')).toEqual(['acme']);
+    expect(await publish()).toEqual(['none']);
+  });
+
   const scope = { tenant: 'acme' };
   it.each<[string, (id: string) => Promise<unknown>]>([
     ['get', (id) => endpoints.get(id, scope)],
@@ -413,13 +420,13 @@ describe('update', () => {
     store.beforeReplace = async () => {
       await endpoints.delete('crm');
       await bench.clock.advance(1);
-      await endpoints.create({ id: 'crm', url: receiver.url, description: 'new' });
+      await endpoints.create({ id: 'crm', url: receiver.url });
     };
 
     await expect(endpoints.update('crm', { description: 'old' })).rejects.toMatchObject({
       code: 'endpoint_changed',
     });
-    expect(await endpoints.get('crm')).toMatchObject({ description: 'new', version: 1 });
+    expect(await endpoints.get('crm')).toMatchObject({ description: undefined, version: 1 });
   });
 
   it('sends pending deliveries to the new URL, and drops the pause of the old one', async () => {
@@ -981,6 +988,16 @@ describe('sealing', () => {
     await publish();
     await receiver.received(2);
     await expect(verified(1, secret!)).resolves.toBeDefined();
+  });
+
+  it('reseals every page of endpoints, also if one of them is deleted meanwhile', async () => {
+    const ids = Array.from({ length: 102 }, (_, index) => `crm-${1_000 + index}`);
+    for (const id of ids) await endpoints.create({ id, url: receiver.url });
+    await restart({ sealingKeys: [next, ...sealingKeys] });
+    store.beforeReplace = async () => store.remove(ids[0]!);
+
+    await expect(endpoints.reseal()).resolves.toBe(101);
+    await expect(endpoints.reseal()).resolves.toBe(0);
   });
 
   it('uses the current sealing key with every change', async () => {

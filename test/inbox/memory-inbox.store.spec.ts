@@ -25,6 +25,27 @@ describe('MemoryInboxStore', () => {
     },
   );
 
+  it('settles the newest entry of a queued event after an older one was displaced', async () => {
+    const store = new MemoryInboxStore({ maxAccepted: 1 });
+    const entry = {
+      at: 0,
+      outcome: 'queued',
+      status: 202,
+      method: 'POST',
+      path: '/webhooks',
+      authenticated: true,
+      deliveryId: 'd1',
+    } as const;
+    await store.record([
+      { ...entry, id: '1' },
+      { ...entry, id: '2' },
+    ]);
+    const unknown = await store.settle([{ deliveryId: 'd1', outcome: 'handled', runs: 1 }]);
+
+    expect(unknown).toEqual([]);
+    expect(await store.find('2')).toEqual({ ...entry, id: '2', outcome: 'handled', runs: 1 });
+  });
+
   it.each([{ maxAccepted: 0 }, { maxRefused: 1.5 }])('refuses the bounds %o', (bounds) => {
     expect(() => new MemoryInboxStore(bounds)).toThrow('must be a whole number of entries');
   });

@@ -86,6 +86,39 @@ describe('a claim loop with more due deliveries of one lane than the lane has sl
     expect(loop.running.map(({ seq }) => seq)).toEqual(['slow-1', 'slow-2']);
   });
 
+  it('returns what a claim takes while the loop stops', async () => {
+    const released: string[] = [];
+    let answer: (() => void) | undefined;
+    start({
+      claimDeliveries: async () => {
+        await new Promise<void>((resolve) => (answer = resolve));
+        return { claimed: backlog.splice(0, 1) };
+      },
+      release: async ({ seq }) => void released.push(seq),
+    });
+    await clock.advance(0);
+    const stopped = loop.stop();
+    answer!();
+    await stopped;
+
+    expect(released).toEqual(['slow-0']);
+    expect(finish).toEqual([]);
+  });
+
+  it('counts a delivery as running that it claimed again, when its first run ends', async () => {
+    let claims = 0;
+    start({
+      claimDeliveries: async () => ({
+        claimed: claims++ < 2 ? [claimedBy('again', 'slow')] : [],
+      }),
+    });
+    await clock.advance(0);
+    finish.shift()!();
+    await clock.advance(0);
+
+    expect(loop.running.map(({ seq }) => seq)).toEqual(['again']);
+  });
+
   it('polls for deliveries that became due since the last scan, and scans the backlog again after 5 s', async () => {
     start();
     await clock.advance(0);
@@ -317,6 +350,25 @@ describe('a claim loop that is woken while a claim runs', () => {
     await loop.stop();
 
     expect(handled).toEqual(['recorded']);
+  });
+});
+
+describe('limited lanes', () => {
+  it('are checked after a lane got limits during a search that did not see them', async () => {
+    const clock = new TestClock(NOW);
+    const lanes: LimitedLanes = new LimitedLanes(
+      {
+        ...NO_LIMITS,
+        findLanes: async () => {
+          lanes.wake([SLOW]);
+          return { hasLimits: false, lanes: [], unlimited: [] };
+        },
+      },
+      { clock, pollInterval: 1_000 },
+    );
+    await lanes.search();
+
+    expect(lanes.hasLimits).toBe(true);
   });
 });
 

@@ -210,27 +210,69 @@ describe('the directory of an embedded database', () => {
     expect(await readFile(path, 'utf8')).toBe(other);
   });
 
-  it('is not used any more by a queue that was suspended while another process took it over', async () => {
+  it.each<[string, number]>([
+    ['a minute ahead', 60_000],
+    ['that was set back', -60_000],
+  ])(
+    'is not used any more after another process took it over, by a clock %s',
+    async (_, change) => {
+      const directory = await newDatabaseDirectory();
+      const path = join(directory, 'lock');
+      const clock = new TestClock();
+      const queue = new PgliteQueue({ directory, clock });
+      await queue.enqueue([due('before')]);
+      clock.set(clock.now() + change);
+      await queue.enqueue([due('still its own')]);
+      const own = await readFile(path, 'utf8');
+      const other = JSON.stringify({ ...here, token: 'other', pid: process.pid, startedAt: null });
+      await writeFile(path, other);
+      clock.set(clock.now() + change);
+
+      const refused = { code: 'store_unavailable', message: expect.stringMatching(/Restart this/) };
+      await expect(queue.enqueue([due('lost')])).rejects.toMatchObject(refused);
+      await expect(queue.database()).rejects.toMatchObject(refused);
+      expect(await readFile(path, 'utf8')).toBe(other);
+
+      // A database that is not closed would keep this process alive.
+      await writeFile(path, own);
+      await queue.stop(0);
+    },
+  );
+
+  it('is left unchanged at the end of a queue from which another process took it over', async () => {
     const directory = await newDatabaseDirectory();
-    const path = join(directory, 'lock');
-    const clock = new TestClock();
-    const queue = new PgliteQueue({ directory, clock });
-    await queue.enqueue([due('before')]);
-    await clock.advance(60_000);
-    await queue.enqueue([due('still its own')]);
-    const own = await readFile(path, 'utf8');
+    const queue = new PgliteQueue({ directory });
+    const database = await queue.database();
     const other = JSON.stringify({ ...here, token: 'other', pid: process.pid, startedAt: null });
-    await writeFile(path, other);
-    await clock.advance(60_000);
-
-    const refused = { code: 'store_unavailable', message: expect.stringMatching(/Restart this/) };
-    await expect(queue.enqueue([due('lost')])).rejects.toMatchObject(refused);
-    await expect(queue.database()).rejects.toMatchObject(refused);
-    expect(await readFile(path, 'utf8')).toBe(other);
-
-    // A database that is not closed would keep this process alive.
-    await writeFile(path, own);
+    await writeFile(join(directory, 'lock'), other);
     await queue.stop(0);
+    const wasClosed = database.closed;
+    // Otherwise it would keep this process alive.
+    await database.close();
+
+    // PGlite writes to its directory when it closes.
+    expect(wasClosed).toBe(false);
+    expect(await readFile(join(directory, 'lock'), 'utf8')).toBe(other);
+  });
+
+  it('can be taken over after a process has died while it did so', async () => {
+    const directory = await newDirectory();
+    const dead = JSON.stringify({ ...here, pid: process.pid, startedAt: '1' });
+    const takeover = join(directory, 'lock.takeover');
+    await writeFile(join(directory, 'lock'), dead);
+    await writeFile(takeover, dead);
+    await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+    const then = new Date(Date.now() - 31_000);
+    await utimes(takeover, then, then);
+    await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
+      code: 'store_unavailable',
+    });
+
+    // The next start of the process.
+    await (await DirectoryLock.take(directory)).release();
+    expect(await readdir(directory)).toEqual([]);
   });
 
   it('is taken over by one process only', async () => {

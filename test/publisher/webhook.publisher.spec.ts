@@ -1,4 +1,4 @@
-import { getMaxListeners } from 'node:events';
+import { getEventListeners, getMaxListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { AxiosError } from 'axios';
 import { of, throwError } from 'rxjs';
@@ -519,6 +519,7 @@ describe('send', () => {
     await bench.publisher.send('all', 'order.created', {}, { signal });
 
     expect(getMaxListeners(signal)).toBe(Infinity);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 
   it('stops waiting when it is aborted; the delivery continues', async () => {

@@ -480,6 +480,47 @@ describe('InProcessQueue', () => {
     expect(ran).toEqual(['next']);
   });
 
+  it('numbers the deliveries of a key on, also after all of them are done', async () => {
+    const { queue, clock } = bench();
+    const sequences: number[] = [];
+    queue.consume(async ({ sequence }) => {
+      sequences.push(sequence!);
+      return DELIVERED;
+    });
+    const notBefore = clock.now();
+    for (const id of ['first', 'second', 'third']) {
+      await queue.enqueue([{ delivery: { ...delivery(id), orderingKey: 'k' }, notBefore }]);
+      await clock.advance(0);
+    }
+
+    const [first] = sequences as [number];
+    expect(sequences).toEqual([first, first + 1, first + 2]);
+  });
+
+  it('continues with a slow endpoint when another one leaves the slot that slow ones share', async () => {
+    const { queue, clock } = bench({ concurrency: 5 });
+    const begin = clock.now();
+    const ran: string[] = [];
+    queue.consume(async ({ id }) => {
+      ran.push(`${id} after ${clock.now() - begin} ms`);
+      await new Promise<void>((resolve) => void clock.wakeAt(clock.now() + 2_000, resolve));
+      return { ...DELIVERED, attempt: { attempt: 1, at: clock.now(), durationMs: 2_000 } };
+    });
+    const enqueueFor = async (round: number): Promise<unknown> =>
+      queue.enqueue(
+        ['a', 'b'].map((endpointId) => ({
+          delivery: { ...delivery(`${endpointId}${round}`), endpointId },
+          notBefore: clock.now(),
+        })),
+      );
+    await enqueueFor(1);
+    await clock.advance(2_000);
+    await enqueueFor(2);
+    await clock.advance(10_000);
+
+    expect(ran).toEqual(['a1 after 0 ms', 'b1 after 0 ms', 'a2 after 2000 ms', 'b2 after 4000 ms']);
+  });
+
   it('continues after deliveries that are erased while they wait for a slot', async () => {
     const { queue, enqueue, clock } = bench({ concurrency: 4, concurrencyPerDestination: 1 });
     const ran: string[] = [];

@@ -117,6 +117,21 @@ describe('the rate of a lane', () => {
   });
 });
 
+describe('a pause of a lane', () => {
+  it('does not end because its limits change', async () => {
+    runOf = (at) => ({
+      outcome: { type: 'delivered' },
+      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
+    });
+    await enqueue({ concurrency: 1 }, 1);
+    await pass(SECOND);
+    await enqueue({ concurrency: 2 }, 1, 1);
+    await pass(11 * SECOND);
+
+    expect(starts).toEqual([0, 10 * SECOND]);
+  });
+});
+
 describe('deliveries that wait for a limit', () => {
   const lag = async (of = queue): Promise<number> =>
     clock.now() - (await of.counts({}))[0]!.oldestDue!;

@@ -5,6 +5,7 @@ import type { EnqueuedDelivery, OutgoingDelivery, WebhookQueue } from 'nestjs-we
 import { PostgresQueue } from 'nestjs-webhook-token/postgres';
 import { TestClock, webhookQueueContract } from 'nestjs-webhook-token/testing';
 
+import { deliveryLane } from '../../lib/queue/webhook-delivery.js';
 import { ShardedQueue, type ShardedQueueOptions } from '../../lib/queue/sharded.queue.js';
 import { describeContract } from '../fixtures/contract.js';
 import { describeWith } from '../fixtures/services.js';
@@ -235,6 +236,23 @@ describe('ShardedQueue', () => {
     for (let second = 0; second < 15; second++) await clock.advance(1_000);
 
     expect(delivered).toHaveLength(endpoints.length);
+  });
+
+  it('limits an endpoint in both shards while it moves', async () => {
+    const { clock, before, after, endpoints } = movingBench();
+    const deliveries = endpoints.flatMap((id) => [due(`${id}:1`, id), due(`${id}:2`, id)]);
+    await before.enqueue(deliveries);
+    for (const { delivery } of deliveries) {
+      await after.limitLane(deliveryLane(delivery), { perSecond: 1, burst: 1 });
+    }
+    const delivered: string[] = [];
+    await after.consume(async ({ id }) => {
+      delivered.push(id);
+      return DELIVERED;
+    });
+    await clock.advance(0);
+
+    expect(delivered.toSorted()).toEqual(endpoints.map((id) => `${id}:1`).toSorted());
   });
 
   it('adds the numbers of an endpoint that has deliveries in two shards', async () => {

@@ -821,6 +821,18 @@ describe('the keys that Plaid is asked for', () => {
       expect(warn.mock.calls).toEqual([call, call]);
     });
 
+    it('are seldom asked for at the start of a minute after one in which a stranger named 600', async () => {
+      jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+      answer = () => undefined;
+      for (let n = 0; n < 600; n++) await deliver(`x${n}`);
+      const before = calls.length;
+      minutes = 1;
+      for (let n = 0; n < 30; n++) await deliver(`y${n}`);
+
+      // Each with a chance of 1 in 20.
+      expect(calls.length - before).toBeLessThan(20);
+    });
+
     it('are found if they are new, after some retries, while a stranger names 100 others a minute', async () => {
       jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
       answer = () => (calls.at(-1) === 'k1' ? plaidKey : undefined);
@@ -833,6 +845,17 @@ describe('the keys that Plaid is asked for', () => {
       expect(code).toBe(200);
     });
 
+    it('are remembered as unknown for the last 100 names only, so that invented ones fill no memory', async () => {
+      answer = () => undefined;
+      for (; minutes < 4; minutes++) {
+        for (let n = 0; n < 30; n++) await deliver(`x${minutes}-${n}`);
+      }
+      for (const kid of ['x3-29', 'x0-0']) await deliver(kid);
+
+      expect(calls).toHaveLength(121);
+      expect(calls.at(-1)).toBe('x0-0');
+    });
+
     it('are forgotten if Plaid has them no longer', async () => {
       const codes = [await deliver()];
       minutes = 11;
@@ -841,6 +864,16 @@ describe('the keys that Plaid is asked for', () => {
 
       expect(codes).toEqual([200, 'unknown_key', 'unknown_key']);
       expect(calls).toEqual(['k1', 'k1']);
+    });
+
+    it('are asked for again after a clock that was a day ahead was set back', async () => {
+      minutes = 1_440;
+      const codes = [await deliver()];
+      minutes = 0;
+      answer = () => undefined;
+      codes.push(await deliver());
+
+      expect(codes).toEqual([200, 'unknown_key']);
     });
 
     it('are asked for again if Plaid does not answer within 10 s', async () => {

@@ -310,6 +310,20 @@ describe('OAuth 2 client credentials', () => {
     },
   );
 
+  it('renew a token that expires soon after four fifths of its life', async () => {
+    const body = { access_token: 'short', token_type: 'Bearer', expires_in: 50 };
+    tokens.answer = () => ({ body });
+    await created(oauth2());
+    await send();
+    await bench.clock.advance(39_999);
+    await send();
+    const before = tokens.requests.length;
+    await bench.clock.advance(1);
+    await send();
+
+    expect([before, tokens.requests.length]).toEqual([1, 2]);
+  });
+
   it('are sent in the body on request, and the token in a header beside the webhook token', async () => {
     await created(oauth2({ clientAuthentication: 'body', header: 'X-Access' }), {
       profile: 'webhook-token',
