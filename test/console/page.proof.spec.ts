@@ -366,6 +366,38 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     await page.getByRole('dialog', { name: 'Secret' }).waitFor();
   });
 
+  it('signs a partner out', async () => {
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+
+    await page.getByRole('alert').getByText('Open the link').waitFor();
+    expect(errors.splice(0)).toEqual([expect.stringContaining('401')]);
+  });
+
+  it('shows why a partner could not be signed out', async () => {
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByText('Webhooks of acme').waitFor();
+    await page.route('**/api/session', (route) => route.fulfill({ status: 502 }));
+    await page.getByRole('button', { name: 'Sign out' }).click();
+
+    await page.getByRole('status').getByText('502').waitFor();
+    expect(await page.getByText('Webhooks of acme').count()).toBe(1);
+    expect(errors.splice(0)).toEqual([expect.stringContaining('502')]);
+  });
+
+  it('deletes an endpoint', async () => {
+    await app.get(WebhookEndpoints).create({ id: 'former', tenant: 'acme', url: partnerUrl });
+    await open('#/endpoints/former');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('former').fill('former');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+
+    await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
+  });
+
   it('shows no rows of another filter beside an error', async () => {
     await publisher.publish('order.listed', { id: 'o8' }, { tenant: 'acme' });
     await open('#/deliveries?event=order.listed');

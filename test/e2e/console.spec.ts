@@ -344,6 +344,21 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(200);
   });
 
+  it('refuses a DELETE that another site may have caused', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await call(started.origin, 'POST', `${API}/endpoints`, { id: 'own', url: 'https://192.0.2.1' });
+    const path = `${API}/endpoints/own`;
+    const attempt = async (headers: Record<string, string>): Promise<number> =>
+      (await send(started.origin, { method: 'DELETE', path, headers })).status;
+    const own = { 'webhook-console': '1' };
+
+    expect(await attempt({})).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'cross-site' })).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-site' })).toBe(403);
+    expect(await attempt({ ...own, origin: 'https://evil.example' })).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(204);
+  });
+
   it('refuses reads of other origins, whatever the application grants them', async () => {
     started = await startConsole(
       create(),
