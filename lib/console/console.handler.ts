@@ -18,6 +18,7 @@ import {
   type ConsoleAccess,
   type ConsoleRequest,
   activityOriginOf,
+  hostOf,
   requireCapabilities,
   requireLoopback,
   requireSameSite,
@@ -246,7 +247,7 @@ export class ConsoleHandler {
     const { origins, portal } = this.options;
     const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http';
     return [
-      ...(origins ?? [`${scheme}://${headers.host}`]),
+      ...(origins ?? [`${scheme}://${hostOf(headers)}`]),
       ...(kind === 'portal' && portal !== undefined ? [portal.url.origin] : []),
     ];
   }

@@ -15,6 +15,7 @@ import {
 } from '@nestjs/common';
 import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -30,6 +31,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
 import { type Answer, head, send } from '../fixtures/http-client.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
 import { until } from '../postgres/database.js';
 
@@ -1307,6 +1309,31 @@ describe('WebhookConsoleModule', () => {
 });
 
 // Fastify has a parser of its own.
+describe('the console over HTTP/2', () => {
+  it('answers only loopback host names without a guard, and only its own origin', async () => {
+    const adapter = new FastifyAdapter({ http2: true } as object) as never;
+    const { app, origin } = await startConsole(adapter, { capabilities: ALL_CAPABILITIES });
+    const statusOf = async (headers: Record<string, string>): Promise<unknown> => {
+      const answer = await sendOver2(origin, {
+        method: 'POST',
+        path: `${API}/endpoints/crm/disable`,
+        headers: { 'webhook-console': '1', ...headers },
+        body: Buffer.from('{}'),
+      });
+      return answer[':status'];
+    };
+    try {
+      expect(await statusOf({})).toBe(200);
+      expect(await statusOf({ origin })).toBe(200);
+      expect(await statusOf({ origin: 'https://evil.example' })).toBe(403);
+      expect(await statusOf({ ':authority': 'evil.example' })).toBe(403);
+      expect(await statusOf({ ':authority': 'evil.example', host: 'localhost' })).toBe(403);
+    } finally {
+      await app.close();
+    }
+  });
+});
+
 describe('the console on Express without a body parser', () => {
   it('reads bodies up to a limit', async () => {
     const { app, origin } = await startConsole(
