@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
@@ -252,9 +253,11 @@ export class ConsoleHandler {
     ];
   }
 
+  /** Differs by path: a portal below the path of another one is sent the cookies of both. */
   private get cookieName(): string {
-    const isSecure = this.options.portal?.url.protocol === 'https:';
-    return isSecure ? '__Secure-webhook-portal' : 'webhook-portal';
+    const { protocol, pathname } = this.options.portal!.url;
+    const digest = createHash('sha256').update(pathname).digest('hex').slice(0, 8);
+    return `${protocol === 'https:' ? '__Secure-' : ''}webhook-portal-${digest}`;
   }
 
   /** The path is the one that the browser sees, which a proxy may have changed. */
