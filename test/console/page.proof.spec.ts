@@ -192,6 +192,35 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     expect(last).toMatch(/^"\[\{\\"id\\":0,.*\{\\"id\\":20\d\d/);
   });
 
+  it('indents a payload, and changes nothing else of it', async () => {
+    const sent =
+      '{"id":12345678901234567890,"amount":1e400,"zero":-0,"price":10.00,\n\t"a":1,"a":"\\u0041 \\" [1, {"' +
+      ', "list":[{"b":null}, true,[]], "none": { }}';
+    const { deliveries } = await publisher.publish('note.exact', {}, { tenant: 'acme' });
+    await page.route('**/payload', (route) =>
+      route.fulfill({ json: { contentType: 'application/json', size: sent.length, text: sent } }),
+    );
+    await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
+    await page.getByRole('button', { name: 'Show payload' }).click();
+
+    expect(await page.locator('pre', { hasText: 'amount' }).textContent()).toBe(`{
+  "id": 12345678901234567890,
+  "amount": 1e400,
+  "zero": -0,
+  "price": 10.00,
+  "a": 1,
+  "a": "\\u0041 \\" [1, {",
+  "list": [
+    {
+      "b": null
+    },
+    true,
+    []
+  ],
+  "none": {}
+}`);
+  });
+
   it('shows a secret once, after a key was rotated', async () => {
     await open('#/endpoints/erp');
     await page.getByRole('button', { name: 'Rotate key' }).click();
