@@ -80,6 +80,11 @@ export function requireSameSite({ method, headers, body, origins }: ConsoleReque
   }
 }
 
+/** The host of a request with its port. HTTP/2 sends `:authority` in place of `Host`, and it counts if both are sent. */
+export function hostOf(headers: IncomingHttpHeaders): string {
+  return String(headers[':authority'] ?? headers.host ?? '');
+}
+
 /** Headers that only proxies and tunnels add. Not every one of them sends `X-Forwarded-For`. */
 const PROXY_HEADERS = [
   'forwarded',
@@ -105,7 +110,7 @@ export function requireLoopback({
   headers,
   socket,
 }: Pick<IncomingMessage, 'headers' | 'socket'>): void {
-  const host = headers.host?.replace(/:\d+$/, '') ?? '';
+  const host = hostOf(headers).replace(/:\d+$/, '');
   const addresses = [socket.remoteAddress ?? '', ...listOf(headers['x-forwarded-for'])];
   const isLocal =
     PROXY_HEADERS.every((name) => headers[name] === undefined) &&

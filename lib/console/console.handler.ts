@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Inject, Injectable, Logger, StreamableFile } from '@nestjs/common';
 import { ApplicationConfig, HttpAdapterHost } from '@nestjs/core';
@@ -18,6 +19,7 @@ import {
   type ConsoleAccess,
   type ConsoleRequest,
   activityOriginOf,
+  hostOf,
   requireCapabilities,
   requireLoopback,
   requireSameSite,
@@ -246,14 +248,16 @@ export class ConsoleHandler {
     const { origins, portal } = this.options;
     const scheme = 'encrypted' in socket && socket.encrypted === true ? 'https' : 'http';
     return [
-      ...(origins ?? [`${scheme}://${headers.host}`]),
+      ...(origins ?? [`${scheme}://${hostOf(headers)}`]),
       ...(kind === 'portal' && portal !== undefined ? [portal.url.origin] : []),
     ];
   }
 
+  /** Differs by path: a portal below the path of another one is sent the cookies of both. */
   private get cookieName(): string {
-    const isSecure = this.options.portal?.url.protocol === 'https:';
-    return isSecure ? '__Secure-webhook-portal' : 'webhook-portal';
+    const { protocol, pathname } = this.options.portal!.url;
+    const digest = createHash('sha256').update(pathname).digest('hex').slice(0, 8);
+    return `${protocol === 'https:' ? '__Secure-' : ''}webhook-portal-${digest}`;
   }
 
   /** The path is the one that the browser sees, which a proxy may have changed. */

@@ -22,14 +22,16 @@ const MAX_UNREAD = 262_144;
 export class ConsoleStreams implements BeforeApplicationShutdown {
   /** What ends a stream, and whose it is. */
   private readonly open = new Map<() => void, ConsoleAccess>();
+  private isShuttingDown = false;
 
   constructor(
     private readonly activity: ConsoleActivity,
     private readonly clock: WebhookClock,
   ) {}
 
-  /** Ends open streams, which would hold up the server's shutdown. */
+  /** Ends open streams, and later ones as soon as they start: they would hold up the server's shutdown. */
   beforeApplicationShutdown(): void {
+    this.isShuttingDown = true;
     for (const end of this.open.keys()) end();
   }
 
@@ -98,7 +100,8 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     this.open.set(end, access);
     request.once('close', end);
     response.once('close', end);
-    // The reader has left while a guard ran, and nothing is emitted any more.
-    if (response.destroyed) end();
+    // A page connects again after its stream has ended, and not after it was refused.
+    // Nothing is emitted any more if the reader has left while a guard ran.
+    if (this.isShuttingDown || response.destroyed) end();
   }
 }

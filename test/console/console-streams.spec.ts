@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from '@jest/globals';
 import { type CanActivate, Injectable } from '@nestjs/common';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { ConsoleActivity } from '../../lib/console/console-activity.js';
+import { ConsoleStreams } from '../../lib/console/console.streams.js';
 import { adapters } from '../fixtures/adapters.js';
 import { call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 
@@ -41,6 +42,18 @@ describe.each(adapters)('the stream of changes on %s', (_, create) => {
     stream.destroy();
 
     expect(stream.headers['cache-control']).toBe('no-store, no-transform');
+  });
+
+  it('ends a stream that opens during a shutdown, without refusing it', async () => {
+    started = await startConsole(create());
+    started.app.get(ConsoleStreams).beforeApplicationShutdown();
+    const stream = await new Promise<IncomingMessage>((resolve, reject) => {
+      get(`${started.origin}${API}/events`, resolve).on('error', reject);
+    });
+    await once(stream.resume(), 'end');
+
+    // The page does not connect again after another status.
+    expect(stream.statusCode).toBe(200);
   });
 
   it('ends streams after five minutes, so that a guard sees their readers again', async () => {

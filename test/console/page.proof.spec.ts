@@ -192,6 +192,35 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     expect(last).toMatch(/^"\[\{\\"id\\":0,.*\{\\"id\\":20\d\d/);
   });
 
+  it('indents a payload, and changes nothing else of it', async () => {
+    const sent =
+      '{"id":12345678901234567890,"amount":1e400,"zero":-0,"price":10.00,\n\t"a":1,"a":"\\u0041 \\" [1, {"' +
+      ', "list":[{"b":null}, true,[]], "none": { }}';
+    const { deliveries } = await publisher.publish('note.exact', {}, { tenant: 'acme' });
+    await page.route('**/payload', (route) =>
+      route.fulfill({ json: { contentType: 'application/json', size: sent.length, text: sent } }),
+    );
+    await open(`#/deliveries/${encodeURIComponent(deliveries[0]!.id)}`);
+    await page.getByRole('button', { name: 'Show payload' }).click();
+
+    expect(await page.locator('pre', { hasText: 'amount' }).textContent()).toBe(`{
+  "id": 12345678901234567890,
+  "amount": 1e400,
+  "zero": -0,
+  "price": 10.00,
+  "a": 1,
+  "a": "\\u0041 \\" [1, {",
+  "list": [
+    {
+      "b": null
+    },
+    true,
+    []
+  ],
+  "none": {}
+}`);
+  });
+
   it('shows a secret once, after a key was rotated', async () => {
     await open('#/endpoints/erp');
     await page.getByRole('button', { name: 'Rotate key' }).click();
@@ -364,6 +393,38 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     await form.getByRole('button', { name: 'Save' }).click();
 
     await page.getByRole('dialog', { name: 'Secret' }).waitFor();
+  });
+
+  it('signs a partner out', async () => {
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+
+    await page.getByRole('alert').getByText('Open the link').waitFor();
+    expect(errors.splice(0)).toEqual([expect.stringContaining('401')]);
+  });
+
+  it('shows why a partner could not be signed out', async () => {
+    const { hash } = app.get(WebhookPortal).link({ tenant: 'acme' });
+    await page.goto(`${origin}${prefix}/webhooks/portal/${hash}`);
+    await page.getByText('Webhooks of acme').waitFor();
+    await page.route('**/api/session', (route) => route.fulfill({ status: 502 }));
+    await page.getByRole('button', { name: 'Sign out' }).click();
+
+    await page.getByRole('status').getByText('502').waitFor();
+    expect(await page.getByText('Webhooks of acme').count()).toBe(1);
+    expect(errors.splice(0)).toEqual([expect.stringContaining('502')]);
+  });
+
+  it('deletes an endpoint', async () => {
+    await app.get(WebhookEndpoints).create({ id: 'former', tenant: 'acme', url: partnerUrl });
+    await open('#/endpoints/former');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('former').fill('former');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+
+    await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
   });
 
   it('shows no rows of another filter beside an error', async () => {

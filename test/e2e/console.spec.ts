@@ -15,6 +15,7 @@ import {
 } from '@nestjs/common';
 import { APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import { map } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -30,6 +31,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { ALL_CAPABILITIES, call, type ConsoleApp, startConsole } from '../fixtures/console-app.js';
 import { forged } from '../fixtures/forged-token.js';
 import { type Answer, head, send } from '../fixtures/http-client.js';
+import { sendOver2 } from '../fixtures/http2-client.js';
 import { startApp } from '../fixtures/receiver-app.js';
 import { until } from '../postgres/database.js';
 
@@ -342,6 +344,21 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(await attempt({ ...own, 'content-type': 'text/plain' })).not.toBe(200);
     expect(await attempt({ ...own, origin: started.origin })).toBe(200);
     expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(200);
+  });
+
+  it('refuses a DELETE that another site may have caused', async () => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    await call(started.origin, 'POST', `${API}/endpoints`, { id: 'own', url: 'https://192.0.2.1' });
+    const path = `${API}/endpoints/own`;
+    const attempt = async (headers: Record<string, string>): Promise<number> =>
+      (await send(started.origin, { method: 'DELETE', path, headers })).status;
+    const own = { 'webhook-console': '1' };
+
+    expect(await attempt({})).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'cross-site' })).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-site' })).toBe(403);
+    expect(await attempt({ ...own, origin: 'https://evil.example' })).toBe(403);
+    expect(await attempt({ ...own, 'sec-fetch-site': 'same-origin' })).toBe(204);
   });
 
   it('refuses reads of other origins, whatever the application grants them', async () => {
@@ -1292,6 +1309,31 @@ describe('WebhookConsoleModule', () => {
 });
 
 // Fastify has a parser of its own.
+describe('the console over HTTP/2', () => {
+  it('answers only loopback host names without a guard, and only its own origin', async () => {
+    const adapter = new FastifyAdapter({ http2: true } as object) as never;
+    const { app, origin } = await startConsole(adapter, { capabilities: ALL_CAPABILITIES });
+    const statusOf = async (headers: Record<string, string>): Promise<unknown> => {
+      const answer = await sendOver2(origin, {
+        method: 'POST',
+        path: `${API}/endpoints/crm/disable`,
+        headers: { 'webhook-console': '1', ...headers },
+        body: Buffer.from('{}'),
+      });
+      return answer[':status'];
+    };
+    try {
+      expect(await statusOf({})).toBe(200);
+      expect(await statusOf({ origin })).toBe(200);
+      expect(await statusOf({ origin: 'https://evil.example' })).toBe(403);
+      expect(await statusOf({ ':authority': 'evil.example' })).toBe(403);
+      expect(await statusOf({ ':authority': 'evil.example', host: 'localhost' })).toBe(403);
+    } finally {
+      await app.close();
+    }
+  });
+});
+
 describe('the console on Express without a body parser', () => {
   it('reads bodies up to a limit', async () => {
     const { app, origin } = await startConsole(

@@ -64,7 +64,7 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     });
     expect(answer.headers['set-cookie']).toEqual([
       expect.stringMatching(
-        /^__Secure-webhook-portal=[^;]+; Path=\/sub\/webhooks\/portal\/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure$/,
+        /^__Secure-webhook-portal-[0-9a-f]{8}=[^;]+; Path=\/sub\/webhooks\/portal\/; Max-Age=3600; HttpOnly; SameSite=Strict; Secure$/,
       ),
     ]);
   });
@@ -213,7 +213,7 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     const exchange = async (token: unknown): Promise<unknown> =>
       (await call(origin, 'POST', `${API}/session`, { token })).json?.['code'];
     const asCookie = async (token: string): Promise<unknown> => {
-      const headers = { cookie: `__Secure-webhook-portal=${token}` };
+      const headers = { cookie: `${cookie.split('=')[0]}=${token}` };
       return (await call(origin, 'GET', `${API}/session`, undefined, headers)).json?.['code'];
     };
 
@@ -306,6 +306,22 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     const { json } = await call(started.origin, 'GET', `${API}/session`, undefined, headers);
 
     expect(json).toMatchObject({ code: 'session_required' });
+  });
+
+  it('keeps a session of its own below the path of another portal', async () => {
+    const optionsOf = (path: string): typeof OPTIONS => ({
+      ...OPTIONS,
+      portal: { ...OPTIONS.portal, url: `https://shop.example/${path}webhooks/portal` },
+    });
+    started = await startConsole(create(), optionsOf(''));
+    const outer = await open(started, { tenant: 'acme' });
+    await started.app.close();
+    started = await startConsole(create(), optionsOf('webhooks/portal/eu/'));
+    const inner = await open(started, { tenant: 'globex' });
+    const headers = { cookie: `${inner.cookie}; ${outer.cookie}` };
+    const { json } = await call(started.origin, 'GET', `${API}/session`, undefined, headers);
+
+    expect(json).toMatchObject({ tenant: 'globex' });
   });
 
   it('leaves event streams to others', async () => {

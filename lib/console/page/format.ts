@@ -65,12 +65,44 @@ export function percent(share: number): string {
   return share.toLocaleString(language, { style: 'percent', maximumFractionDigits: 1 });
 }
 
-/** Indents JSON; returns other strings as they are. */
+/** Strings, white space, empty objects and arrays, and punctuation of JSON. */
+const JSON_TOKENS = /"(?:[^"\\]|\\.)*"|\s+|([{[])\s*([}\]])|[{}[\],:]/g;
+/** Levels of indentation. More would make a long text of a payload that is only nested. */
+const MAX_INDENT = 40;
+
+/** Indents JSON, and keeps numbers, names and escapes as they were sent; returns other strings as they are. */
 export function indented(text: string, contentType: string): string {
-  if (!contentType.includes('json')) return text;
+  if (!contentType.includes('json') || !isJson(text)) return text;
+  let depth = 0;
+  const newLine = (): string => `\n${'  '.repeat(Math.min(depth, MAX_INDENT))}`;
+  return text.replace(JSON_TOKENS, (token: string, opening?: string, closing?: string) => {
+    if (opening !== undefined) return `${opening}${closing}`;
+    switch (token[0]) {
+      case '{':
+      case '[':
+        depth++;
+        return token + newLine();
+      case '}':
+      case ']':
+        depth--;
+        return newLine() + token;
+      case ',':
+        return token + newLine();
+      case ':':
+        return ': ';
+      case '"':
+        return token;
+      default:
+        return '';
+    }
+  });
+}
+
+function isJson(text: string): boolean {
   try {
-    return JSON.stringify(JSON.parse(text), undefined, 2);
+    JSON.parse(text);
+    return true;
   } catch {
-    return text;
+    return false;
   }
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleOverview, ConsoleSession } from '../console-api.js';
 import { Activity } from './activity.js';
 import { act, get, type ApiError } from './api.js';
-import { setBrandName, Title, Toasts } from './components.js';
+import { messageOf, setBrandName, Title, toast, Toasts } from './components.js';
 import { DeadLetters } from './dead-letters.js';
 import { Deliveries } from './deliveries.js';
 import { Delivery } from './delivery.js';
@@ -182,12 +182,13 @@ function Navigation({
 
 function Account({ session: { actor, kind } }: { session: ConsoleSession }): JSX.Element {
   if (kind === 'console') return <>{actor !== undefined && STRINGS.signedInAs(actor)}</>;
+  const signOut = (): void =>
+    void act('DELETE', 'session').then(
+      () => location.reload(),
+      (error: unknown) => toast(messageOf(error), 'bad'),
+    );
   return (
-    <button
-      type="button"
-      class="quiet small"
-      onClick={() => void act('DELETE', 'session').finally(() => location.reload())}
-    >
+    <button type="button" class="quiet small" onClick={signOut}>
       {STRINGS.signOut}
     </button>
   );
