@@ -123,7 +123,7 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    if (this.stopping && this.worker !== undefined) throw servesAnother(true);
+    if (this.stopping) throw this.worker === undefined ? queueStopped() : servesAnother(true);
     const { clock, history, keys, lanes, limits, turns } = this;
     const { concurrency, lease, timeout } = this.options;
     const runner = new DeliveryRunner({
