@@ -171,6 +171,14 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     expect(await queue.find(['kept'])).toMatchObject([{ status: 'pending', attempts: 0 }]);
   });
 
+  it('adds one listener to a BullMQ queue, however many applications use it', () => {
+    const bull = bullQueue();
+    const sharing = Array.from({ length: 20 }, () => new BullMqQueue(bull));
+
+    expect(sharing).toHaveLength(20);
+    expect(bull.listenerCount('error')).toBe(1);
+  });
+
   it('starts the deliveries of other endpoints ahead of the backlog of one', async () => {
     const queue = new BullMqQueue(bullQueue(), { concurrency: 8 });
     const backlog = Array.from({ length: 3_000 }, (_, n) => due(`large-${n}`, 'large'));
