@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
+import { MemoryReplayStore, OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
+import type { ReplayClaim, ReplayVerdict } from 'nestjs-webhook-token/ports';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { createExpress } from '../fixtures/adapters.js';
@@ -108,6 +109,40 @@ it.each([
   await app.close();
 
   expect(seen).toEqual([undefined, 'true', undefined]);
+});
+
+/** As on Redis and PostgreSQL, an entry ends by the server's clock, after the time that its claim has left by the receiver's. */
+class ServerStore extends MemoryReplayStore {
+  /** Milliseconds by which the clock of the receiver that asks is ahead. */
+  ahead = 0;
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const [replayUntil, keepUntil] = [claim.replayUntil - this.ahead, claim.keepUntil - this.ahead];
+    return super.reserve({ ...claim, replayUntil, keepUntil });
+  }
+}
+
+it('an event is known as long as a receiver accepts its token whose clock is behind by clockTolerance', async () => {
+  const [lifetime, clockTolerance] = [300_000, 60_000];
+  const now = Math.floor(Date.now() / 1_000) * 1_000;
+  const clock = new TestClock(now);
+  const store = new ServerStore({ clock });
+  const options = receiverOptions({ clockTolerance: '60s', replay: { store, window: '1s' } });
+  const startWith = async (own: TestClock): Promise<StartedApp> =>
+    startApp(createExpress(), { options: { ...options, clock: own }, providers: [Handlers] });
+  const first = await startWith(new TestClock(now + clockTolerance));
+  const second = await startWith(clock);
+  const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => now });
+  const token = signer.sign({ event: 'order.created' }) as string;
+  store.ahead = clockTolerance;
+  const handled = await head(first.origin, token);
+  store.ahead = 0;
+  await clock.advance(lifetime + clockTolerance - 1);
+  const copy = await head(second.origin, token);
+  await Promise.all([first.app.close(), second.app.close()]);
+
+  expect(handled.status).toBe(204);
+  expect(copy.headers['webhook-duplicate']).toBe('true');
 });
 
 /** JSON of at least so many bytes, its members in one order or the other. */
