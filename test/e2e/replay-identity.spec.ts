@@ -1,12 +1,14 @@
+import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { MemoryReplayStore, OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
 import type { ReplayClaim, ReplayVerdict } from 'nestjs-webhook-token/ports';
+import { standardWebhooks } from 'nestjs-webhook-token/senders';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { createExpress } from '../fixtures/adapters.js';
-import { head, post } from '../fixtures/http-client.js';
+import { head, post, send } from '../fixtures/http-client.js';
 import {
   ISSUER,
   receiverOptions,
@@ -142,6 +144,36 @@ it('an event is known as long as a receiver accepts its token whose clock is beh
   await Promise.all([first.app.close(), second.app.close()]);
 
   expect(handled.status).toBe(204);
+  expect(copy.headers['webhook-duplicate']).toBe('true');
+});
+
+it('a signed request is known as long as its time is accepted', async () => {
+  const clock = new TestClock(Math.floor(Date.now() / 1_000) * 1_000);
+  const key = Buffer.alloc(32, 7);
+  const sender = standardWebhooks({ secret: `whsec_${key.toString('base64')}` });
+  const { app, origin } = await startApp(createExpress(), {
+    options: {
+      receiver: { path: 'webhooks', sender, clockTolerance: 0, replay: { window: '1s' } },
+      clock,
+    },
+    providers: [Handlers],
+  });
+  const body = JSON.stringify({ type: 'order.created', data: DATA });
+  const timestamp = String(clock.now() / 1_000);
+  const signature = createHmac('sha256', key).update(`evt_1.${timestamp}.${body}`).digest('base64');
+  const headers = {
+    'webhook-id': 'evt_1',
+    'webhook-timestamp': timestamp,
+    'webhook-signature': `v1,${signature}`,
+  };
+  const handled = await send(origin, { headers, body });
+  await clock.advance(300_999);
+  const copy = await send(origin, { headers, body });
+  await clock.advance(1);
+  const late = await send(origin, { headers, body });
+  await app.close();
+
+  expect([handled.status, copy.status, late.status]).toEqual([204, 204, 401]);
   expect(copy.headers['webhook-duplicate']).toBe('true');
 });
 
