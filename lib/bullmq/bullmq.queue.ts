@@ -46,6 +46,24 @@ const CHECK = new QueueScript(
   `return redis.call('SET', KEYS[1] .. ':check', '', 'PX', 1000)`,
 );
 
+interface LastError {
+  error: unknown;
+}
+
+/** Of each BullMQ queue: several applications may share it, one after the other, and a listener of each would keep them in memory. */
+const lastErrors = new WeakMap<Queue, LastError>();
+
+/** The last error of the connection of a queue. BullMQ reconnects without reporting it to callers. */
+function lastErrorOf(queue: Queue): LastError {
+  const known = lastErrors.get(queue);
+  if (known !== undefined) return known;
+  const last: LastError = { error: undefined };
+  lastErrors.set(queue, last);
+  // Reported to callers; without a listener BullMQ prints it.
+  (queue as Partial<Queue>).on?.('error', (error) => (last.error = error));
+  return last;
+}
+
 /**
  * Keeps deliveries in Redis, through BullMQ. Any number of processes can share it, and it is as durable as the server's
  * append-only file. It cannot join a database transaction.
@@ -80,8 +98,7 @@ export class BullMqQueue extends WebhookQueue {
   private readonly calls = new Set<Promise<unknown>>();
   /** Resolves when the connection is not being replaced. */
   private replaced: Promise<unknown> = Promise.resolve();
-  /** The last connection error. BullMQ reconnects without reporting it to callers. */
-  private lastError: unknown;
+  private readonly last: LastError;
   private isOut = false;
   private hasReported = false;
 
@@ -105,8 +122,7 @@ export class BullMqQueue extends WebhookQueue {
     const { clock, history, turns, keys, limits } = this;
     this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
     this.replicaExit = new ReplicaExit(clock, () => this.replaceConnection());
-    // Reported to callers; without a listener BullMQ prints it.
-    (queue as Partial<Queue>).on?.('error', (error) => (this.lastError = error));
+    this.last = lastErrorOf(queue);
   }
 
   override async enqueue(
@@ -123,7 +139,7 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
-    if (this.stopping && this.worker !== undefined) throw servesAnother(true);
+    if (this.stopping) throw this.worker === undefined ? queueStopped() : servesAnother(true);
     const { clock, history, keys, lanes, limits, turns } = this;
     const { concurrency, lease, timeout } = this.options;
     const runner = new DeliveryRunner({
@@ -308,7 +324,7 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   private onError(error: unknown): void {
-    this.lastError = error;
+    this.last.error = error;
     if (!isRedisOutage(error)) return this.reportOnce(error);
     this.lanes.recordOutage();
     if (this.isOut || this.stopping) return;
@@ -336,8 +352,8 @@ export class BullMqQueue extends WebhookQueue {
   private async request<T>(command: () => Promise<T>): Promise<T> {
     const noAnswer = (): Error => {
       this.replaceConnection();
-      const { lastError } = this;
-      return isRedisOutage(lastError) ? (lastError as Error) : new Error('no answer');
+      const { error } = this.last;
+      return isRedisOutage(error) ? (error as Error) : new Error('no answer');
     };
     try {
       return await inTime(this.clock, this.options.timeout, command, noAnswer);

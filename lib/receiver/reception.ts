@@ -69,8 +69,9 @@ function replayClaim(
   const tokenKey = isPartner
     ? identity(receiver, partner, 'txn', id)
     : identity(receiver, issuer, 'jti', jti);
-  // Rounded up, since stores take whole milliseconds and `exp` may have a fraction.
-  const replayUntil = Math.ceil((claims.exp + clockTolerance) * 1_000);
+  // Twice: a shared store counts from this receiver's clock, and that of another one may be behind. Rounded up, since stores take
+  // whole milliseconds and `exp` may have a fraction.
+  const replayUntil = Math.ceil((claims.exp + 2 * clockTolerance) * 1_000);
   return {
     key: claims.txn === undefined ? tokenKey : identity(receiver, issuer, 'txn', id),
     tokenKey,

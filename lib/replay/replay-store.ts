@@ -9,7 +9,10 @@ export interface ReplayClaim {
   readonly tokenKey: string;
   /** Identifies event name and payload, in at most 64 characters: the same id with another fingerprint is an attack or a sender's bug. */
   readonly fingerprint: string;
-  /** `exp` + tolerance, epoch milliseconds. Until then an entry is never dropped, since the token would still verify. */
+  /**
+   * `exp` + twice the tolerance, epoch milliseconds. Until then an entry is never dropped, since the token would still verify, at the
+   * latest at a receiver whose clock is behind by the tolerance.
+   */
   readonly replayUntil: number;
   /** End of the sender's retries, epoch milliseconds. Until then the entry is kept, if the store has space. */
   readonly keepUntil: number;

@@ -90,9 +90,10 @@ function eventOf(parts: SenderParts, given: OpenedRequest): VerifiedRequest {
       // An id that no signature covers does not free a captured token for another one.
       ...(signedId !== undefined && ownId !== undefined && { txn: ownId }),
       iat,
+      // Signed times are compared in whole seconds: the last one that is accepted has not ended at the tolerance.
       exp:
         proven.expires ??
-        (proven.timestamp === undefined ? iat : proven.timestamp + parts.tolerance),
+        (proven.timestamp === undefined ? iat : proven.timestamp + parts.tolerance + 1),
       webhook: { event, ...(envelope && { envelope }) },
       ...(kept !== undefined && { headers: kept }),
       ...(proven.token !== undefined && { token: proven.token }),

@@ -161,6 +161,24 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     await expect(consume()).rejects.toThrow('was stopped with the application');
   });
 
+  it('starts no worker if its application was closed while it started', async () => {
+    const queue = new BullMqQueue(bullQueue());
+    await queue.enqueue([due('kept')]);
+    await queue.stop(Date.now() + 5_000);
+    const consumed = queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+
+    await expect(consumed).rejects.toMatchObject({ code: 'shutting_down' });
+    expect(await queue.find(['kept'])).toMatchObject([{ status: 'pending', attempts: 0 }]);
+  });
+
+  it('adds one listener to a BullMQ queue, however many applications use it', () => {
+    const bull = bullQueue();
+    const sharing = Array.from({ length: 20 }, () => new BullMqQueue(bull));
+
+    expect(sharing).toHaveLength(20);
+    expect(bull.listenerCount('error')).toBe(1);
+  });
+
   it('starts the deliveries of other endpoints ahead of the backlog of one', async () => {
     const queue = new BullMqQueue(bullQueue(), { concurrency: 8 });
     const backlog = Array.from({ length: 3_000 }, (_, n) => due(`large-${n}`, 'large'));

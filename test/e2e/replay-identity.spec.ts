@@ -1,11 +1,14 @@
+import { createHmac } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
-import { OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
+import { MemoryReplayStore, OnWebhookEvent, type WebhookEvent } from 'nestjs-webhook-token';
+import type { ReplayClaim, ReplayVerdict } from 'nestjs-webhook-token/ports';
+import { standardWebhooks } from 'nestjs-webhook-token/senders';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { createTokenSigner } from 'nestjs-webhook-token/token';
 import { createExpress } from '../fixtures/adapters.js';
-import { head, post } from '../fixtures/http-client.js';
+import { head, post, send } from '../fixtures/http-client.js';
 import {
   ISSUER,
   receiverOptions,
@@ -108,6 +111,70 @@ it.each([
   await app.close();
 
   expect(seen).toEqual([undefined, 'true', undefined]);
+});
+
+/** As on Redis and PostgreSQL, an entry ends by the server's clock, after the time that its claim has left by the receiver's. */
+class ServerStore extends MemoryReplayStore {
+  /** Milliseconds by which the clock of the receiver that asks is ahead. */
+  ahead = 0;
+
+  override async reserve(claim: ReplayClaim): Promise<ReplayVerdict> {
+    const [replayUntil, keepUntil] = [claim.replayUntil - this.ahead, claim.keepUntil - this.ahead];
+    return super.reserve({ ...claim, replayUntil, keepUntil });
+  }
+}
+
+it('an event is known as long as a receiver accepts its token whose clock is behind by clockTolerance', async () => {
+  const [lifetime, clockTolerance] = [300_000, 60_000];
+  const now = Math.floor(Date.now() / 1_000) * 1_000;
+  const clock = new TestClock(now);
+  const store = new ServerStore({ clock });
+  const options = receiverOptions({ clockTolerance: '60s', replay: { store, window: '1s' } });
+  const startWith = async (own: TestClock): Promise<StartedApp> =>
+    startApp(createExpress(), { options: { ...options, clock: own }, providers: [Handlers] });
+  const first = await startWith(new TestClock(now + clockTolerance));
+  const second = await startWith(clock);
+  const signer = createTokenSigner({ issuer: ISSUER, key: SECRET, now: () => now });
+  const token = signer.sign({ event: 'order.created' }) as string;
+  store.ahead = clockTolerance;
+  const handled = await head(first.origin, token);
+  store.ahead = 0;
+  await clock.advance(lifetime + clockTolerance - 1);
+  const copy = await head(second.origin, token);
+  await Promise.all([first.app.close(), second.app.close()]);
+
+  expect(handled.status).toBe(204);
+  expect(copy.headers['webhook-duplicate']).toBe('true');
+});
+
+it('a signed request is known as long as its time is accepted', async () => {
+  const clock = new TestClock(Math.floor(Date.now() / 1_000) * 1_000);
+  const key = Buffer.alloc(32, 7);
+  const sender = standardWebhooks({ secret: `whsec_${key.toString('base64')}` });
+  const { app, origin } = await startApp(createExpress(), {
+    options: {
+      receiver: { path: 'webhooks', sender, clockTolerance: 0, replay: { window: '1s' } },
+      clock,
+    },
+    providers: [Handlers],
+  });
+  const body = JSON.stringify({ type: 'order.created', data: DATA });
+  const timestamp = String(clock.now() / 1_000);
+  const signature = createHmac('sha256', key).update(`evt_1.${timestamp}.${body}`).digest('base64');
+  const headers = {
+    'webhook-id': 'evt_1',
+    'webhook-timestamp': timestamp,
+    'webhook-signature': `v1,${signature}`,
+  };
+  const handled = await send(origin, { headers, body });
+  await clock.advance(300_999);
+  const copy = await send(origin, { headers, body });
+  await clock.advance(1);
+  const late = await send(origin, { headers, body });
+  await app.close();
+
+  expect([handled.status, copy.status, late.status]).toEqual([204, 204, 401]);
+  expect(copy.headers['webhook-duplicate']).toBe('true');
 });
 
 /** JSON of at least so many bytes, its members in one order or the other. */
