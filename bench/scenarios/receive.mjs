@@ -23,7 +23,7 @@ const WITH_MIDDLEWARE = {
 const FOR_ONE_LOAD = { variants: ['bare', 'traced'], load: 'HEAD, 300 B' };
 
 /** Turns to warm a variant up. V8 optimises the long ones late, and the baseline, which has a turn in each pair, before others. */
-const WARM_UP = 20;
+const WARM_UP = { full: 60, quick: 20 };
 /** A quick run ends within three minutes on two idle cores: with these loads, and turns of this share of their size. */
 const QUICK = { loads: ['HEAD, 300 B', 'POST, 1 kB', 'POST, 64 kB'], share: 1 / 4 };
 
@@ -48,7 +48,8 @@ export async function run(options) {
         // A variant that accepts a forged request or rejects a valid one fails the run.
         await server.cost(make(1, { standard }));
         if (variant !== 'unguarded') await server.cost(make(1, { standard, forged: true }), false);
-        for (let turn = 0; turn < WARM_UP; turn++) await server.cost(warmUp());
+        for (let turn = 0; turn < WARM_UP[options.quick ? 'quick' : 'full']; turn++)
+          await server.cost(warmUp());
         runs.push({ name, server, lot });
       }
       results.push(await compareServers(title, runs, options));
