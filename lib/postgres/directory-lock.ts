@@ -43,7 +43,7 @@ export class DirectoryLock {
   ) {
     this.path = pathIn(directory);
     this.lastBeat = clock.now();
-    this.stopBeating = repeat(clock, HEARTBEAT, async () => this.beat());
+    this.stopBeating = repeat(clock, HEARTBEAT, async () => void (await this.beat()));
   }
 
   /**
@@ -85,19 +85,20 @@ export class DirectoryLock {
    */
   async requireOwn(): Promise<void> {
     if (Math.abs(this.clock.now() - this.lastBeat) < SAFE_FOR) return;
-    await this.beat();
-    if (Math.abs(this.clock.now() - this.lastBeat) >= SAFE_FOR) throw takenOver(this.directory);
+    if (!(await this.beat())) throw takenOver(this.directory);
   }
 
   async isOwn(): Promise<boolean> {
     return (await readHolder(this.path))?.token === this.token;
   }
 
-  private async beat(): Promise<void> {
+  /** @returns whether the lock is still this one */
+  private async beat(): Promise<boolean> {
     const now = new Date();
-    if (!(await this.isOwn())) return;
+    if (!(await this.isOwn())) return false;
     await utimes(this.path, now, now);
     this.lastBeat = this.clock.now();
+    return true;
   }
 }
 
