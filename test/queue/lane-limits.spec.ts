@@ -50,6 +50,14 @@ async function enqueue(limits: DeliveryLimits, count: number, first = 0): Promis
   );
 }
 
+/** Runs that succeed, of which the first one asks for a pause of the lane, or each whose start fits. */
+function askingToWait(ms: number, fits = (at: number): boolean => at === 0): typeof runOf {
+  return (at) => ({
+    outcome: { type: 'delivered' },
+    ...(fits(at) && { overloadedUntil: clock.now() + ms }),
+  });
+}
+
 /** Lets the clock pass in small steps, so that each timer of the queue fires at its time. */
 async function pass(ms: number, step = 50): Promise<void> {
   for (let passed = 0; passed < ms; passed += step) await clock.advance(step);
@@ -74,10 +82,7 @@ describe('the rate of a lane', () => {
   });
 
   it('is halved after an overload, without a burst, and recovers', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + MINUTE }),
-    });
+    runOf = askingToWait(MINUTE);
     await enqueue({ perSecond: 1, burst: 1 }, 1_000);
     await pass(MINUTE + 20 * SECOND);
     const slow = starts.filter((at) => at > MINUTE + SECOND).length;
@@ -92,10 +97,7 @@ describe('the rate of a lane', () => {
   });
 
   it('falls to no less than a sixteenth of the limit', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at < 8 * SECOND && { overloadedUntil: clock.now() + SECOND }),
-    });
+    runOf = askingToWait(SECOND, (at) => at < 8 * SECOND);
     await enqueue({ perSecond: 1, burst: 1 }, 100);
     await pass(MINUTE, 500);
     const waits = starts.map((at, index) => at - (starts[index - 1] ?? at));
@@ -105,10 +107,7 @@ describe('the rate of a lane', () => {
   });
 
   it('is not lowered twice by answers to requests that were under way together', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + MINUTE }),
-    });
+    runOf = askingToWait(MINUTE);
     await enqueue({ perSecond: 4, burst: 4 }, 400);
     await pass(MINUTE + 10 * SECOND);
 
@@ -119,10 +118,7 @@ describe('the rate of a lane', () => {
 
 describe('a pause of a lane', () => {
   it('does not end because its limits change', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
-    });
+    runOf = askingToWait(10 * SECOND);
     await enqueue({ concurrency: 1 }, 1);
     await pass(SECOND);
     await enqueue({ concurrency: 2 }, 1, 1);
@@ -194,10 +190,7 @@ describe('a clock that is set back', () => {
   });
 
   it('extends a pause to no more than its length', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
-    });
+    runOf = askingToWait(10 * SECOND);
     await enqueue({ concurrency: 1 }, 1);
     await pass(SECOND);
     clock.set(clock.now() - 60 * MINUTE);
@@ -208,10 +201,7 @@ describe('a clock that is set back', () => {
   });
 
   it('does not repeat a pause that has ended', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + 10 * SECOND }),
-    });
+    runOf = askingToWait(10 * SECOND);
     await enqueue({ concurrency: 1 }, 1);
     await pass(11 * SECOND);
     await enqueue({ concurrency: 1 }, 1, 1);
@@ -224,10 +214,7 @@ describe('a clock that is set back', () => {
   });
 
   it('lets a lowered rate recover in time', async () => {
-    runOf = (at) => ({
-      outcome: { type: 'delivered' },
-      ...(at === 0 && { overloadedUntil: clock.now() + SECOND }),
-    });
+    runOf = askingToWait(SECOND);
     await enqueue({ perSecond: 1, burst: 1 }, 1);
     await pass(SECOND);
     clock.set(clock.now() - 60 * MINUTE);
