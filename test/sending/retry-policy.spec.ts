@@ -2,7 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import * as fc from 'fast-check';
 import type { FailureReason } from 'nestjs-webhook-token/ports';
 import type { AttemptResult } from '../../lib/sending/attempt-result.js';
-import { decideRetry, resolveRetryOptions } from '../../lib/sending/retry-policy.js';
+import { applyRetry, decideRetry, resolveRetryOptions } from '../../lib/sending/retry-policy.js';
 
 const now = 1_767_225_600_000;
 const MIDDLE = 0.5;
@@ -183,6 +183,7 @@ describe('decideRetry, by option', () => {
           const asked = Math.min(retryAfter ?? 0, 24 * HOUR);
           const least = Math.max(asked, statusCode === 429 ? MINUTE : 0);
 
+          expect(wait).toBe(Math.round(wait));
           expect(wait).toBeGreaterThanOrEqual(Math.max(scheduled * (1 - jitter) - 1, least));
           expect(wait).toBeLessThanOrEqual(Math.max(scheduled * (1 + jitter) + 1, least));
         },
@@ -212,6 +213,16 @@ describe('decideRetry, by option', () => {
     expect(decideRetry(picky, answered(500), now, MIDDLE).outcome.type).toBe('retry');
     expect(seen).toEqual([answered(422), answered(500)]);
   });
+
+  it.each([{ attempts: 3 }, { schedule: [SECOND] }])(
+    'asks the retryIf of the publisher for an endpoint with %j too',
+    (own) => {
+      const picky = applyRetry(policy({ retryIf: ({ statusCode }) => statusCode !== 422 }), own);
+
+      expect(decideRetry(picky, answered(422), now, MIDDLE).outcome.type).toBe('dead');
+      expect(decideRetry(picky, answered(500), now, MIDDLE).outcome.type).toBe('retry');
+    },
+  );
 
   it('retries if retryIf throws', () => {
     const faulty = policy({
