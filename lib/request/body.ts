@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream';
+import { Readable, type Writable } from 'node:stream';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { hashMismatch, hashRequired } from '../token/payload-hash.js';
 import type { BodySpool, SpooledBody } from './body-spool.js';
@@ -178,6 +178,7 @@ function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
       settle();
       // If the stream fails later, its error must not end the process.
       stream.on('error', ignore).pause();
+      resumeAfterAnswer(stream);
       collector.discard();
       reject(error);
     };
@@ -203,6 +204,11 @@ function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
 }
 
 function ignore(): void {}
+
+/** In HTTP/2, a stream with unread bytes stays open after its answer, and keeps the server from closing. */
+function resumeAfterAnswer(request: Readable & { readonly stream?: Writable }): void {
+  request.stream?.once('finish', () => request.resume());
+}
 
 /** Collects the chunks of a body and checks each one against the rule and the limits. */
 class BodyCollector {

@@ -296,6 +296,22 @@ it('refuses a body over HTTP/2 that something else has read, even if hashes are 
   expect([empty[':status'], empty['webhook-error']]).toEqual([204, undefined]);
 });
 
+it.each(['/webhooks', '/endpoint'])(
+  'lets the application close after it refused a large body over HTTP/2, at %s',
+  async (path) => {
+    const adapter = new FastifyAdapter({ http2: true, forceCloseConnections: true } as object);
+    const { app, origin } = await startApp(adapter, {
+      options: receiverOptions({ maxBodyBytes: 1_000_000 }),
+      controllers: [Endpoint],
+    });
+    const body = Buffer.alloc(3_000_000, ' ');
+    const answer = await sendOver2(origin, { method: 'POST', path, ...signedBody(body) });
+
+    expect([answer[':status'], answer['webhook-error']]).toEqual([413, 'payload_too_large']);
+    await app.close();
+  },
+);
+
 it('handles a HEAD over HTTP/2, whose answer Node ends before it is written', async () => {
   received.length = 0;
   const adapter = new FastifyAdapter({ http2: true } as object);
