@@ -33,6 +33,18 @@ class RouteTakesClass {
   receive(@WebhookData() _order: Order): void {}
 }
 
+@Controller()
+class RoutesTakeOthers {
+  @WebhookRoute('interface')
+  onInterface(_order: { total: number }): void {}
+
+  @WebhookRoute('parsed')
+  onParsed(@WebhookData({ schema: SCHEMA }) _order: { total: number }): void {}
+
+  @WebhookRoute('named')
+  onNamed(): void {}
+}
+
 @Injectable()
 class TakesOthers {
   @OnWebhookEvent('order.created')
@@ -63,14 +75,15 @@ class TakesOthers {
   onNamed(): void {}
 }
 
-/** Starts and stops an application, and returns its log. */
+/** Starts and stops an application with a provider or controller, and returns its log. */
 async function linesAtStart(
-  provider: new () => object,
+  type: new () => object,
   change: Parameters<typeof receiverOptions>[0] = {},
+  kind: 'providers' | 'controllers' = 'providers',
 ): Promise<string[]> {
   const { app, logger } = await startApp(new ExpressAdapter(), {
     options: receiverOptions(change),
-    providers: [provider],
+    [kind]: [type],
   });
   await app.close();
   return logger.lines;
@@ -120,6 +133,18 @@ describe('the start-up line of a handler', () => {
   });
 });
 
+describe('a webhook route', () => {
+  it('gets a line at start-up if its data is not validated', async () => {
+    const lines = await linesAtStart(RoutesTakeOthers, {}, 'controllers');
+
+    expect(lines.filter((line) => line.includes('data not validated'))).toEqual([
+      expect.stringContaining(
+        'RoutesTakeOthers.onInterface receives webhooks (data not validated: the parameter is not typed with a class)',
+      ),
+    ]);
+  });
+});
+
 describe('a handler whose types the compiler did not record', () => {
   /** As esbuild compiles it. */
   class Untyped {
@@ -130,6 +155,12 @@ describe('a handler whose types the compiler did not record', () => {
     onParsed(_order: unknown): void {}
   }
   Injectable()(Untyped);
+  class UntypedRoute {
+    receive(_order: Order): void {}
+  }
+  Controller()(UntypedRoute);
+  const receive = Object.getOwnPropertyDescriptor(UntypedRoute.prototype, 'receive')!;
+  WebhookRoute('untyped')(UntypedRoute.prototype, 'receive', receive);
   for (const key of ['on', 'onAny', 'onParsed'] as const) {
     const method = Object.getOwnPropertyDescriptor(Untyped.prototype, key)!;
     if (key === 'onParsed') WebhookData({ schema: SCHEMA })(Untyped.prototype, key, 0);
@@ -141,6 +172,14 @@ describe('a handler whose types the compiler did not record', () => {
 
     expect(lines.filter((line) => line.includes('emitDecoratorMetadata'))).toEqual([
       expect.stringMatching(/warn.*Mapped \{order\.on\} to Untyped\.on \(data not validated/),
+    ]);
+  });
+
+  it('is warned of if it is a route', async () => {
+    const lines = await linesAtStart(UntypedRoute, {}, 'controllers');
+
+    expect(lines.filter((line) => line.includes('emitDecoratorMetadata'))).toEqual([
+      expect.stringMatching(/warn.*UntypedRoute\.receive receives webhooks \(data not validated/),
     ]);
   });
 });

@@ -5,7 +5,7 @@ import { type HostedMethod, methodsOf } from '../../options/decorated-methods.js
 import { eventPatternProblem } from '../../token/event-name.js';
 import type { ResolvedReceiver } from '../receiver-options.resolver.js';
 import { callOf } from './handler-call.js';
-import { dataTypes, parameterTypes, readSubscriptions } from './handler-metadata.js';
+import { dataTypes, parameterTypes, readRoute, readSubscriptions } from './handler-metadata.js';
 import {
   type ClassValidatorInstallation,
   findClassValidator,
@@ -62,7 +62,10 @@ export class WebhookExplorer {
   ): ConfigurationProblem[] {
     const { prototype, key, method, name } = hosted;
     const subscriptions = readSubscriptions(method);
-    if (subscriptions.length === 0) return [];
+    if (subscriptions.length === 0) {
+      if (readRoute(method) !== undefined) this.noteRoute(hosted, receivers, classValidator);
+      return [];
+    }
     // One handler per method, however many of its subscriptions match: an event runs it once.
     const { call, skipped } = callOf(hosted);
     const handler: WebhookHandler = { name, call };
@@ -95,6 +98,20 @@ export class WebhookExplorer {
       this.logger[level](`Mapped {${patterns.join(', ')}} to ${name}${validation}${reach}${again}`);
     }
     return problems;
+  }
+
+  /** Nest logs the route itself. */
+  private noteRoute(
+    hosted: HostedMethod,
+    receivers: readonly ResolvedReceiver[],
+    classValidator: ClassValidatorInstallation,
+  ): void {
+    if (receivers.every(({ events }) => events !== undefined)) return;
+    const validation = unvalidatedNote(hosted, classValidator);
+    if (validation === '') return;
+    this.logger[validation === UNTYPED ? 'warn' : 'log'](
+      `${hosted.name} receives webhooks${validation}`,
+    );
   }
 }
 
