@@ -1,6 +1,10 @@
 import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import { WebhookConfigurationError, type ConfigurationProblem } from '../errors/webhook.error.js';
+import {
+  WebhookConfigurationError,
+  type ConfigurationProblem,
+  quietly,
+} from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord } from '../options/option-names.js';
 import {
@@ -200,7 +204,9 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
       await run();
     } catch (error) {
       const stack = error instanceof Error ? error.stack : String(error);
-      this.logger.error(`${path} failed on "${event.type}" of ${event.deliveryId}`, stack);
+      quietly(() =>
+        this.logger.error(`${path} failed on "${event.type}" of ${event.deliveryId}`, stack),
+      );
     }
   }
 }

@@ -3,6 +3,15 @@ export function errorName(error: unknown): string {
   return error instanceof Error ? error.name : typeof error;
 }
 
+/** Logs. An error of the application's logger must not change the outcome of what is logged. */
+export function quietly(log: () => void): void {
+  try {
+    log();
+  } catch {
+    // There is nowhere else to report it.
+  }
+}
+
 /**
  * The stable code of an error of this package; of any other error, its class. Safe to report, and of few values: unlike the class, an
  * application may set the `name` of each error.

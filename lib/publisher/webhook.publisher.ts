@@ -233,7 +233,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     this.firstAttempts.failAll(shuttingDown);
     if (left > 0) {
       this.logger.warn(
-        `${left} deliveries were not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
+        `${left} ${left === 1 ? 'delivery was' : 'deliveries were'} not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,
       );
     }
   }

@@ -7,7 +7,7 @@ import {
 } from '@nestjs/common';
 import { parseRetryAfter } from '../clock/retry-after.js';
 import { type CancelWake, waitUntil } from '../clock/webhook-clock.js';
-import { errorName, isWebhookError } from '../errors/webhook.error.js';
+import { errorName, isWebhookError, quietly } from '../errors/webhook.error.js';
 import type {
   EventPoll,
   FetchedEvents,
@@ -19,7 +19,6 @@ import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import type { ReceiverShutdown } from './receiver.lifecycle.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
-import { quietly } from './receiver.reporter.js';
 
 /** Milliseconds until the next request after a failure; each wait is twice as long as the one before. */
 const SHORTEST_WAIT = 1_000;

@@ -1,6 +1,6 @@
 import { isNativeError } from 'node:util/types';
 import { Injectable, Logger } from '@nestjs/common';
-import { errorName, isWebhookError } from '../errors/webhook.error.js';
+import { errorName, isWebhookError, quietly } from '../errors/webhook.error.js';
 import { distance, expiry, seconds } from '../explain/quote.js';
 import { webhookToken } from '../request/open-request.js';
 import type { WebhookAnswer } from '../request/webhook-answers.js';
@@ -206,15 +206,6 @@ export class ReceiverReporter {
     if (this.logged.size >= MAX_REMEMBERED) this.logged.clear();
     this.logged.add(line);
     return true;
-  }
-}
-
-/** Logs. A failing logger must not change the outcome of a request or of a run. */
-export function quietly(log: () => void): void {
-  try {
-    log();
-  } catch {
-    // There is nowhere else to report it.
   }
 }
 

@@ -1,4 +1,5 @@
 import { Logger } from '@nestjs/common';
+import { quietly } from '../errors/webhook.error.js';
 
 /** Topics that are remembered. */
 const MAX_REMEMBERED = 1_000;
@@ -45,13 +46,5 @@ export class PublisherLog {
   /** Ends the problem of a topic: the next one is logged again. */
   recovered(topic: string): void {
     this.outages.delete(topic);
-  }
-}
-
-function quietly(log: () => void): void {
-  try {
-    log();
-  } catch {
-    // There is nowhere left to report it.
   }
 }

@@ -137,6 +137,22 @@ describe('delivery events', () => {
     expect(started!.logger.lines.join('\n')).toMatch(/Alerts\.fails failed on "delivered"/);
   });
 
+  it('ignore a logger that throws', async () => {
+    const rejections: unknown[] = [];
+    const hear = (reason: unknown): void => void rejections.push(reason);
+    process.on('unhandledRejection', hear);
+    await start();
+    started!.logger.error = () => {
+      throw new Error('the disk of the log is full');
+    };
+    await publish();
+    await untilTold(1);
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('unhandledRejection', hear);
+
+    expect(rejections).toEqual([]);
+  });
+
   it('report once that an endpoint is gone', async () => {
     await start();
     receiver.script = () => ({ status: 410 });

@@ -7,7 +7,7 @@ import {
   type OnApplicationShutdown,
 } from '@nestjs/common';
 import { waitUntil } from '../../clock/webhook-clock.js';
-import { errorName, isWebhookError } from '../../errors/webhook.error.js';
+import { errorName, isWebhookError, quietly } from '../../errors/webhook.error.js';
 import { explainRequest } from '../../explain/explain-request.js';
 import type { InboxContent, InboxEntry, InboxOutcome } from '../../inbox/inbox-store.js';
 import { InboxWriter } from '../../inbox/inbox.writer.js';
@@ -205,8 +205,10 @@ export class InboxRecorder implements OnApplicationBootstrap, OnApplicationShutd
 
   private logOutage(error: unknown): void {
     const why = isWebhookError(error) ? `${error.code}: ${error.message}` : errorName(error);
-    this.logger.warn(
-      `The inbox store failed (${why}). Webhooks are received as before; requests that the store cannot accept are not recorded.`,
+    quietly(() =>
+      this.logger.warn(
+        `The inbox store failed (${why}). Webhooks are received as before; requests that the store cannot accept are not recorded.`,
+      ),
     );
   }
 }

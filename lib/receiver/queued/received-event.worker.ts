@@ -14,7 +14,7 @@ import type {
 } from '../../queue/webhook-delivery.js';
 import { runObservers } from '../../queue/webhook-queue.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
-import { errorName } from '../../errors/webhook.error.js';
+import { errorName, quietly } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
 import type { ReplayReservation } from '../../replay/replay-store.js';
 import { NO_BODY } from '../../request/body.js';
@@ -29,7 +29,7 @@ import type {
 } from '../receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from '../receiver.constants.js';
 import type { ReceiverShutdown } from '../receiver.lifecycle.js';
-import { quietly, ReceiverReporter, stackOf, withGathered } from '../receiver.reporter.js';
+import { ReceiverReporter, stackOf, withGathered } from '../receiver.reporter.js';
 import { handledClaim, reserveInTime, WebhookReception } from '../reception.js';
 import { eventOfDelivery } from './received-delivery.js';
 
@@ -101,7 +101,11 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDest
     if (left === 0) return;
     this.abort.abort();
     const fate = queued.queue.durable ? 'they run again after the restart' : 'they are lost';
-    this.logger.warn(`${left} event(s) of receiver "${name}" were unfinished at shutdown; ${fate}`);
+    quietly(() =>
+      this.logger.warn(
+        `${left} event(s) of receiver "${name}" were unfinished at shutdown; ${fate}`,
+      ),
+    );
   }
 
   private async run(
@@ -190,8 +194,9 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDest
       return { type: 'defer', at };
     } catch (error) {
       if (!this.outages.has(receiver)) {
-        this.logger.error(
-          `Queued events of receiver "${receiver.name}" are deferred: ${error instanceof Error ? error.message : 'the replay store failed'}`,
+        const why = error instanceof Error ? error.message : 'the replay store failed';
+        quietly(() =>
+          this.logger.error(`Queued events of receiver "${receiver.name}" are deferred: ${why}`),
         );
       }
       this.outages.add(receiver);
