@@ -2,13 +2,18 @@ import { beforeEach, describe, expect, it } from '@jest/globals';
 import { once, type EventEmitter } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { Controller, UseGuards, type CanActivate } from '@nestjs/common';
-import { WebhookContext, WebhookRoute, type WebhookEvent } from 'nestjs-webhook-token';
+import { Controller, Post, UseGuards, type CanActivate } from '@nestjs/common';
+import {
+  WebhookContext,
+  WebhookGuard,
+  WebhookRoute,
+  type WebhookEvent,
+} from 'nestjs-webhook-token';
 import { adapters } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { HostileTarget, requestHead, WEBHOOK_PATHS } from '../fixtures/hostile-target.js';
 import { RawConnection } from '../fixtures/raw-client.js';
-import { receiverOptions, signed, startApp } from '../fixtures/receiver-app.js';
+import { receiverOptions, signed, startApp, type StartedApp } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
 
 describe.each(adapters)(
@@ -100,44 +105,92 @@ describe.each(adapters)(
 );
 
 describe.each(adapters)(
-  'a sender that disconnects during a guard that runs after ours, on %s',
+  'a sender that disconnects during a guard or a handler, on %s',
   (_, create) => {
-    it('does not run a handler whose outcome could not be recorded', async () => {
-      const gate = new Gate();
-      const runs: string[] = [];
-      class SlowGuard implements CanActivate {
-        async canActivate(): Promise<boolean> {
-          await gate.pass();
-          return true;
-        }
+    let gate: Gate;
+    let runs: string[];
+
+    class SlowGuard implements CanActivate {
+      async canActivate(): Promise<boolean> {
+        await gate.pass();
+        return true;
       }
-      @Controller()
-      class Routes {
-        // Listed above, so that it runs after the guard of the endpoint.
-        @UseGuards(SlowGuard)
-        @WebhookRoute('endpoint')
-        receive(@WebhookContext() event: WebhookEvent): void {
-          runs.push(event.id);
-        }
+    }
+
+    @Controller()
+    class Routes {
+      // Listed above, so that it runs after the guard of the endpoint.
+      @UseGuards(SlowGuard)
+      @WebhookRoute('guard-after')
+      after(@WebhookContext() event: WebhookEvent): void {
+        runs.push(event.id);
       }
-      const store = new ScriptedReplayStore();
-      const { app, port } = await startApp(create(), {
-        options: receiverOptions({ replay: { store } }),
+
+      @UseGuards(SlowGuard, WebhookGuard)
+      @Post('guard-before')
+      before(@WebhookContext() event: WebhookEvent): void {
+        runs.push(event.id);
+      }
+
+      @UseGuards(WebhookGuard)
+      @Post('handler')
+      async handle(@WebhookContext() event: WebhookEvent): Promise<void> {
+        if (runs.push(event.id) === 1) await gate.pass();
+      }
+    }
+
+    beforeEach(() => {
+      gate = new Gate();
+      runs = [];
+    });
+
+    /** Sends a webhook, and disconnects when it has reached the gate. */
+    async function sendAndGo(path: string): Promise<StartedApp & { readonly request: string }> {
+      const started = await startApp(create(), {
+        options: { ...receiverOptions(), shutdownTimeout: 1 },
         controllers: [Routes],
       });
-      const accepted = once(app.getHttpServer() as EventEmitter, 'connection') as Promise<[Socket]>;
-      const connection = await RawConnection.open(port);
+      const server = started.app.getHttpServer() as EventEmitter;
+      const accepted = once(server, 'connection') as Promise<[Socket]>;
+      const connection = await RawConnection.open(started.port);
       const [socket] = await accepted;
       const closed = new Promise((resolve) => socket.once('close', resolve));
-
-      connection.write(requestHead('POST', '/endpoint', [`Authorization: Bearer ${signed()}`]));
+      const request = requestHead('POST', path, [`Authorization: Bearer ${signed()}`]);
+      connection.write(request);
       await gate.reached;
       connection.reset();
       await closed;
+      return { ...started, request };
+    }
+
+    it('does not run a handler whose outcome could not be recorded', async () => {
+      const { app } = await sendAndGo('/guard-after');
       gate.open();
       await app.close();
 
       expect(runs).toEqual([]);
+    });
+
+    it('does not delay a shutdown, before ours runs', async () => {
+      const { app, logger } = await sendAndGo('/guard-before');
+      gate.open();
+      await new Promise((resolve) => setImmediate(resolve));
+      await app.close();
+
+      expect(runs).toEqual([]);
+      expect(logger.at('warn').join()).not.toContain('still being handled');
+    });
+
+    it('keeps the event reserved while its handler runs', async () => {
+      const { app, port, request } = await sendAndGo('/handler');
+      const connection = await RawConnection.open(port);
+      const again = await connection.write(request).answer();
+      gate.open();
+      connection.destroy();
+      await app.close();
+
+      expect(again?.status).toBe(409);
+      expect(runs).toHaveLength(1);
     });
   },
 );

@@ -12,6 +12,7 @@ import {
   Injectable,
   Module,
   Post,
+  Put,
   UseGuards,
   VersioningType,
   type Type,
@@ -419,6 +420,11 @@ describe.each(adapters)(
       plain(@Body() body: unknown): unknown {
         return { got: body };
       }
+      @UseGuards(OwnTenant)
+      @Put('plain')
+      replace(@Body() body: unknown): unknown {
+        return { got: body };
+      }
       @WebhookRoute('hook')
       hook(): void {}
     }
@@ -451,6 +457,13 @@ describe.each(adapters)(
       expect(json).toMatchObject({
         message: expect.stringContaining('needs a route for webhooks'),
       });
+    });
+
+    it('gets the body of a method that is none of a webhook, with a token too', async () => {
+      const { origin } = await startMixed();
+      const request = { method: 'PUT', path: '/plain', ...signedBody('{"a":1}') };
+
+      expect(await send(origin, request)).toMatchObject({ status: 200, json: { got: { a: 1 } } });
     });
 
     it('takes a request with a token and without a body', async () => {

@@ -396,9 +396,8 @@ describe.each(adapters)('webhook routes of the application on %s', (_, createAda
       status: 401,
       json: { code: 'missing_token' },
     });
-    expect((await post(origin, signedBody('{"g":1}'), { path: '/hooks/guarded' })).status).toBe(
-      201,
-    );
+    const answer = await post(origin, signedBody('{"g":1}'), { path: '/hooks/guarded' });
+    expect([answer.status, answer.headers['cache-control']]).toEqual([201, 'no-store']);
     expect((await post(origin, signedBody('{"g":2}'), { path: '/guarded-class' })).status).toBe(
       201,
     );

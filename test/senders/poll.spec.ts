@@ -477,8 +477,11 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     const token = set('a', { aud: 'x' });
     (await transmitter.next()).answer({ a: token });
     (await nextAfterPause()).fail(500);
+    await nextAfterPause();
 
-    expect(logger.lines.join('\n')).not.toMatch(/hidden-access|stream=s1|eyJ/);
+    const lines = logger.lines.join('\n');
+    expect(lines).toMatch(/status 500/);
+    expect(lines).not.toMatch(/hidden-access|stream=s1|eyJ/);
   });
 });
 

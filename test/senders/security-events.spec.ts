@@ -130,7 +130,7 @@ describe.each(adapters)('a receiver of security events on %s', (_, createAdapter
       'https://schemas.openid.net/secevent/caep/event-type/session-revoked/x',
       /^schemas\.openid\.net\./,
     ],
-    ['urn:example:logout', 'example.logout'],
+    ['urn:example:single-logout', 'example.single-logout'],
   ])('names %s', async (uri, name) => {
     await push(set({ events: { [uri]: {} } }));
 
