@@ -16,8 +16,8 @@ import {
 import {
   evictionPolicy,
   isRedisClient,
-  missingTimeout,
   reconnect,
+  timeoutAdvice,
   type RedisClient,
   CHECK,
   COMMIT,
@@ -99,17 +99,16 @@ export class RedisReplayStore extends ReplayStore {
   }
 
   /**
-   * Writes a key that expires: a replica and a full server refuse it. Warns about a client without a socket timeout, and about a server
-   * that evicts keys.
+   * Writes a key that expires: a replica and a full server refuse it. Warns about a client that keeps or never replaces a lost connection,
+   * and about a server that evicts keys.
    */
   override async check(): Promise<void> {
-    const missing = missingTimeout(this.client);
-    if (missing !== undefined && !this.hasWarned) {
+    const advice = timeoutAdvice(this.client, '5_000');
+    if (advice !== undefined && !this.hasWarned) {
       this.hasWarned = true;
-      process.emitWarning(
-        `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait or fail for many minutes. Set ${missing}.`,
-        { code: 'WEBHOOK_REDIS_NO_TIMEOUT' },
-      );
+      process.emitWarning(`The Redis client of RedisReplayStore ${advice}`, {
+        code: 'WEBHOOK_REDIS_NO_TIMEOUT',
+      });
     }
     await this.run(CHECK, [`${this.prefix}:check`], []);
     await this.warnOfEviction();

@@ -310,6 +310,7 @@ describeRedis('the check of RedisReplayStore', () => {
 describe('the check of RedisReplayStore at start-up', () => {
   const answers = { eval: async () => 0, evalsha: async () => 0 };
   const nodeRedis = { eval: async () => 0, evalSha: async () => 0 };
+  const RECONNECTING = 'reconnectStrategy: (retries) => Math.min(retries * 50, 2_000)';
 
   async function warningsFor(client: object): Promise<string[]> {
     const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
@@ -333,7 +334,16 @@ describe('the check of RedisReplayStore at start-up', () => {
       { ...answers, isCluster: true, options: { socketTimeout: 1 } },
       'Set redisOptions: { socketTimeout: 5_000 }.',
     ],
-    ['node-redis', { ...nodeRedis, options: { socket: {} } }, 'Set socket: { socketTimeout'],
+    [
+      'node-redis',
+      { ...nodeRedis, options: { socket: {} } },
+      `Set socket: { socketTimeout: 5_000, ${RECONNECTING} }, with a shorter pingInterval.`,
+    ],
+    [
+      'node-redis that reconnects',
+      { ...nodeRedis, options: { socket: { reconnectStrategy: 500 } } },
+      `Set socket: { socketTimeout: 5_000, ${RECONNECTING} }, with a shorter pingInterval.`,
+    ],
   ])('warns once about %s without a socket timeout', async (_, client, remedy) => {
     expect(await warningsFor(client)).toEqual([expect.stringContaining(remedy)]);
   });
@@ -344,10 +354,21 @@ describe('the check of RedisReplayStore at start-up', () => {
       'a cluster of ioredis',
       { ...answers, isCluster: true, options: { redisOptions: { socketTimeout: 1 } } },
     ],
-    ['node-redis', { ...nodeRedis, options: { socket: { socketTimeout: 5_000 } } }],
+    [
+      'node-redis that reconnects',
+      { ...nodeRedis, options: { socket: { socketTimeout: 5_000, reconnectStrategy: 500 } } },
+    ],
     ['a client of another library', answers],
   ])('does not warn about %s with one', async (_, client) => {
     expect(await warningsFor(client)).toEqual([]);
+  });
+
+  it('warns once about node-redis that closes for good at its socket timeout', async () => {
+    const client = { ...nodeRedis, options: { socket: { socketTimeout: 5_000 } } };
+
+    expect(await warningsFor(client)).toEqual([
+      expect.stringContaining(`Set socket: { ${RECONNECTING} }.`),
+    ]);
   });
 
   const policy = (name: string) => ({
