@@ -171,9 +171,11 @@ local plain = KEYS[1] == KEYS[3]
 local user = redis.call('GET', KEYS[2])
 if user and user ~= KEYS[1] then return {'conflict'} end
 if not plain and redis.call('EXISTS', KEYS[3]) == 1 then return {'conflict'} end
-local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k')
+local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k', 'o')
 if known[1] then
   if known[2] ~= fingerprint then return {'conflict'} end
+  -- A client sends a command again if its connection ended before the answer.
+  if known[1] == 'r' and known[4] == owner then return {'reserved'} end
   if keep > tonumber(known[3]) then
     if known[1] == 'd' then redis.call('PEXPIREAT', KEYS[1], keep) end
     redis.call('HSET', KEYS[1], 'k', keep)

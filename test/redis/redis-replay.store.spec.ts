@@ -72,6 +72,27 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
   });
 });
 
+describeRedis('RedisReplayStore, if a connection ends before the answer', () => {
+  it('reserves the event for the request whose command the client sends again', async () => {
+    const redis = ioredis();
+    // As ioredis does on its next connection.
+    const evalTwice = async (...args: Parameters<Redis['eval']>) => {
+      await redis.eval(...args);
+      return redis.eval(...args);
+    };
+    const evalsha = async () => Promise.reject(new Error('NOSCRIPT'));
+    const store = new RedisReplayStore({ eval: evalTwice, evalsha }, OPTIONS);
+    const claim = newClaim({ tokenKey: randomBytes(32).toString('base64url') });
+    const verdict = (await store.reserve(claim)) as Extract<ReplayVerdict, { status: 'reserved' }>;
+
+    expect(verdict).toMatchObject({ status: 'reserved' });
+    expect(await new RedisReplayStore(redis, OPTIONS).reserve(claim)).toMatchObject({
+      status: 'in-progress',
+    });
+    expect(await new RedisReplayStore(redis, OPTIONS).commit(verdict.reservation)).toBe(true);
+  });
+});
+
 describeRedis('the keys of RedisReplayStore', () => {
   it('expire with the lease while reserved, and with the replay window once handled', async () => {
     const redis = ioredis();
