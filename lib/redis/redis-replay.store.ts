@@ -76,8 +76,8 @@ export class RedisReplayStore extends ReplayStore {
   private readonly replicaExit: ReplicaExit;
   private hasWarned = false;
   private hasAskedForPolicy = false;
-  /** Whether the connection was replaced, and no command has succeeded since. */
-  private isReplaced = false;
+  /** How often the connection was replaced. */
+  private replacements = 0;
 
   /**
    * @param client - of ioredis, or of node-redis and connected; closed by the application
@@ -189,21 +189,21 @@ export class RedisReplayStore extends ReplayStore {
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
     const ask = async (): Promise<unknown> => {
       try {
-        const answer = await script.run(this.client, keys, values);
-        this.isReplaced = false;
-        return answer;
+        return await script.run(this.client, keys, values);
       } catch (cause) {
         this.replicaExit.after(cause);
         throw this.failure(cause);
       }
     };
-    return inTime(this.clock, this.timeout, ask, () => this.noAnswer());
-  }
-
-  private noAnswer(): WebhookStoreError {
-    if (!this.isReplaced) reconnect(this.client);
-    this.isReplaced = true;
-    return this.failure(new Error('no answer'));
+    const { replacements } = this;
+    return inTime(this.clock, this.timeout, ask, () => {
+      // A command from before a replacement says nothing about the new connection.
+      if (replacements === this.replacements) {
+        this.replacements++;
+        reconnect(this.client);
+      }
+      return this.failure(new Error('no answer'));
+    });
   }
 
   private failure(cause: unknown): WebhookStoreError {

@@ -10,6 +10,7 @@ import type { ReplayVerdict } from 'nestjs-webhook-token/ports';
 import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
+import { LosingNetwork } from '../fixtures/losing-network.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
@@ -257,6 +258,31 @@ describeRedis('RedisReplayStore, when its server vanishes', () => {
 
     await expect(store.reserve(newClaim())).rejects.toMatchObject({ code: 'store_unavailable' });
     await ready;
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+
+  it('replaces a connection that is silent from its start', async () => {
+    const network = await LosingNetwork.start(urlOf('Redis'));
+    const client = new Redis(network.port, { disconnectTimeout: 10, retryStrategy: () => 10 });
+    closing.push(
+      () => client.disconnect(),
+      async () => network.stop(),
+    );
+    const clock = new TestClock(Date.now());
+    const store = new RedisReplayStore(client, { prefix, timeout: '1s', clock });
+    await store.check();
+    network.vanish();
+    const lose = async (): Promise<void> => {
+      const answer = store.reserve(newClaim()).catch((error: unknown) => error);
+      await clock.advance(1_000);
+      expect(await answer).toMatchObject({ code: 'store_unavailable' });
+    };
+    const connected = once(client, 'connect');
+    await lose();
+    await connected;
+    network.recover();
+    await lose();
+
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
   });
 });
