@@ -29,6 +29,7 @@ import {
   newJobData,
   newRound,
   recordOf,
+  SKIPPED,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
 import { type KeyTurns, type Turn, turnOf, turnOfJob } from './key-turns.js';
@@ -195,7 +196,7 @@ export class StoredDeliveries {
     const turn = job && turnOfJob(job);
     if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
     await this.parts.keys.open([turn]);
-    await job!.updateData({ ...job!.data, holdsKey: false });
+    await job!.updateProgress(SKIPPED);
     return this.parts.keys.end(turn);
   }
 

@@ -25,8 +25,12 @@ afterAll(async () => {
   }
 });
 
-function bullQueue(): Queue {
-  const name = `webhooks-${randomBytes(6).toString('hex')}`;
+interface Process {
+  readonly bull: Queue;
+  readonly queue: BullMqQueue;
+}
+
+function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
   queues.push(queue);
   return queue;
@@ -104,6 +108,38 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await queue.flush();
     expect(ran).toEqual(['lost', 'next']);
     await stop();
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue, if two processes change a dead delivery', () => {
+  it('sends one that is redelivered while it is skipped', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const [dying, skipping, sending] = [bull, bullQueue(bull.name), bullQueue(bull.name)].map(
+      (each) => ({ bull: each, queue: new BullMqQueue(each, { clock }) }),
+    ) as [Process, Process, Process];
+    const dead = { type: 'dead', reason: 'http_410', attempts: 1, blocksKey: true } as const;
+    await dying.queue.consume(async () => ({ outcome: dead }));
+    await dying.queue.enqueue([keyed('lost'), keyed('next')]);
+    while ((await dying.queue.find(['lost']))[0]?.status !== 'dead') await sleep(10);
+    await dying.queue.stop(clock.now() + 5_000);
+    const getJob = skipping.bull.getJob.bind(skipping.bull);
+    skipping.bull.getJob = async (id) => {
+      skipping.bull.getJob = getJob;
+      const job = await getJob(id);
+      expect(await sending.queue.redeliver(['lost'])).toEqual(['lost']);
+      return job;
+    };
+    expect(await skipping.queue.skip(['lost'])).toEqual(['lost']);
+    await sending.queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const states = async () => {
+      const found = await sending.queue.find(['lost', 'next']);
+      return found.map((record) => record?.status);
+    };
+    while ((await states()).includes('pending')) await sleep(10);
+
+    expect(await states()).toEqual(['delivered', 'delivered']);
+    await sending.queue.stop(clock.now() + 5_000);
   });
 });
 
