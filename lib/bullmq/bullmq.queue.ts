@@ -120,8 +120,10 @@ export class BullMqQueue extends WebhookQueue {
     this.keys = new KeyTurns(queue, this.clock);
     this.limits = new SharedLimits(queue, this.clock, this.options.lease);
     const { clock, history, turns, keys, limits } = this;
-    this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
-    this.replicaExit = new ReplicaExit(clock, () => this.replaceConnection());
+    const replaceConnection = async (): Promise<void> => this.replaceConnection();
+    const parts = { queue, history, turns, keys, limits, clock, replaceConnection };
+    this.deliveries = new StoredDeliveries(parts);
+    this.replicaExit = new ReplicaExit(clock, () => void this.replaceConnection());
     this.last = lastErrorOf(queue);
   }
 
@@ -351,7 +353,7 @@ export class BullMqQueue extends WebhookQueue {
   /** Limits the time of one step: a client may wait for its server without end. */
   private async request<T>(command: () => Promise<T>): Promise<T> {
     const noAnswer = (): Error => {
-      this.replaceConnection();
+      void this.replaceConnection();
       const { error } = this.last;
       return isRedisOutage(error) ? (error as Error) : new Error('no answer');
     };
@@ -360,15 +362,16 @@ export class BullMqQueue extends WebhookQueue {
     } catch (cause) {
       this.replicaExit.after(cause);
       // ioredis takes a script for loaded that was sent in a refused MULTI. It sends it again on a new connection.
-      if (/^(?:EXECABORT|NOSCRIPT)\b/.test(String((cause as Error | null)?.message))) {
-        this.replaceConnection();
+      if (/^EXECABORT\b/.test(String((cause as Error | null)?.message))) {
+        void this.replaceConnection();
       }
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
   }
 
-  private replaceConnection(): void {
+  private async replaceConnection(): Promise<void> {
     this.replaced = Promise.all([this.replaced, reconnect(this.queue)]);
+    await this.replaced;
   }
 
   private refuseWhenStopping(): void {

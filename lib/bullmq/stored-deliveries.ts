@@ -54,6 +54,8 @@ interface StoredDeliveriesParts {
   readonly keys: KeyTurns;
   readonly limits: SharedLimits;
   readonly clock: WebhookClock;
+  /** Resolves once the connection of the queue was replaced. */
+  readonly replaceConnection: () => Promise<void>;
 }
 
 /** The deliveries of a queue: a job for each, with an entry in the history. */
@@ -139,8 +141,17 @@ export class StoredDeliveries {
       const merged = { ...queue.defaultJobOptions, ...opts };
       return new Job(queue, name, data, merged, merged.jobId).toFlowEntry();
     });
-    const results = await queue.getBackend().addFlow(entries);
-    for (const [error] of results) if (error) throw error;
+    const firstError = async (): Promise<Error | undefined | null> => {
+      const results = await queue.getBackend().addFlow(entries);
+      return results.find(([error]) => error)?.[0];
+    };
+    let error = await firstError();
+    if (error?.message.startsWith('NOSCRIPT') === true) {
+      // The server has forgotten a script. On a new connection, the client sends it again; jobs that exist are not added again.
+      await this.parts.replaceConnection();
+      error = await firstError();
+    }
+    if (error) throw error;
   }
 
   /** Numbers the deliveries that take turns. */

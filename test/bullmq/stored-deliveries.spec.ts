@@ -223,7 +223,8 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     const turns = new FairTurns(bull);
     const keys = new KeyTurns(bull, clock);
     const limits = new SharedLimits(bull, clock, 30_000);
-    const parts = { queue: bull, history, turns, keys, limits, clock };
+    const replaceConnection = async () => {};
+    const parts = { queue: bull, history, turns, keys, limits, clock, replaceConnection };
     return { ...parts, deliveries: new StoredDeliveries(parts) };
   }
 
