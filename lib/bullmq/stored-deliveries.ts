@@ -44,6 +44,9 @@ const READ_AT_ONCE = 10;
 /** Deliveries that are listed in the time of one step. */
 const LONGEST_PAGE = 100;
 
+/** Replies with which a server has recorded nothing. */
+const REFUSED = /^(?:OOM|EXECABORT|READONLY)\b/;
+
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
 
@@ -60,8 +63,8 @@ interface StoredDeliveriesParts {
 
 /** The deliveries of a queue: a job for each, with an entry in the history. */
 export class StoredDeliveries {
-  /** Ids that calls of `record` are about to add. */
-  private readonly recording = new Set<string>();
+  /** How many calls of `record` are about to add an id. */
+  private readonly recording = new Map<string, number>();
   /** Where the next check of the history begins. */
   private readonly checkedTo: Record<keyof typeof CHECKED, DeliveryPageRequest['after']> = {
     all: undefined,
@@ -76,7 +79,7 @@ export class StoredDeliveries {
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
     const own = [...items.keys()].filter((id) => !this.recording.has(id));
-    for (const id of own) this.recording.add(id);
+    this.countRecording(items.keys(), 1);
     try {
       await this.parts.limits.record(deliveries);
       const known = await this.add([...items.values()].toReversed());
@@ -89,8 +92,29 @@ export class StoredDeliveries {
         // Its twin in the same call was recorded with the first.
         fresh.delete(id) ? undefined : (known.get(id) ?? pendingRecord(items.get(id)!)),
       );
+    } catch (error) {
+      const isCertain = REFUSED.test(String((error as Error).message));
+      if (isCertain) await this.leaveOrder(deliveries).catch(() => {});
+      throw error;
     } finally {
-      for (const id of own) this.recording.delete(id);
+      this.countRecording(items.keys(), -1);
+    }
+  }
+
+  private countRecording(ids: Iterable<string>, change: 1 | -1): void {
+    for (const id of ids) {
+      const count = (this.recording.get(id) ?? 0) + change;
+      if (count === 0) this.recording.delete(id);
+      else this.recording.set(id, count);
+    }
+  }
+
+  /** Ends the turns of deliveries that were refused, unless they are known or are being recorded by another call. */
+  private async leaveOrder(items: readonly EnqueuedDelivery[]): Promise<void> {
+    const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
+    for (const turn of turns.filter(({ id }) => this.recording.get(id) === 1)) {
+      const state = await this.parts.queue.getJobState(jobIdOf(turn.id));
+      if (state === 'unknown') await this.parts.keys.end(turn);
     }
   }
 

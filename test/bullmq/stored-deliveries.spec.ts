@@ -48,12 +48,16 @@ function later(clock: TestClock, count: number) {
 }
 
 /** Lets the next `add` reject like a lost connection, after it has run `work`. */
-function failNextAdd(bull: Queue, work: (run: () => Promise<unknown>) => Promise<void>): void {
+function failNextAdd(
+  bull: Queue,
+  work: (run: () => Promise<unknown>) => Promise<void>,
+  message = 'Connection is closed.',
+): void {
   const add = bull.add.bind(bull);
   bull.add = async (...job) => {
     bull.add = add;
     await work(async () => add(...job));
-    throw new Error('Connection is closed.');
+    throw new Error(message);
   };
 }
 
@@ -108,6 +112,18 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await queue.flush();
     expect(ran).toEqual(['lost', 'next']);
     await stop();
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue, if the server refuses a delivery', () => {
+  it('lets the next one of its key start', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    failNextAdd(bull, async () => {}, "OOM command not allowed when used memory > 'maxmemory'.");
+    await expect(queue.enqueue([keyed('refused')])).rejects.toThrow(/its memory is full/);
+    await queue.enqueue([keyed('next')]);
+
+    expect(await queue.find(['next'])).toMatchObject([{ status: 'pending', keyState: undefined }]);
   });
 });
 
