@@ -131,7 +131,7 @@ export class BullMqQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    const call = this.request(async () => this.deliveries.record(deliveries));
+    const call = this.request(async (signal) => this.deliveries.record(deliveries, signal));
     this.calls.add(call);
     try {
       return await call;
@@ -351,14 +351,18 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   /** Limits the time of one step: a client may wait for its server without end. */
-  private async request<T>(command: () => Promise<T>): Promise<T> {
+  private async request<T>(command: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const rejection = new AbortController();
     const noAnswer = (): Error => {
       void this.replaceConnection();
       const { error } = this.last;
-      return isRedisOutage(error) ? (error as Error) : new Error('no answer');
+      const cause = isRedisOutage(error) ? (error as Error) : new Error('no answer');
+      rejection.abort(cause);
+      return cause;
     };
+    const work = async (): Promise<T> => command(rejection.signal);
     try {
-      return await inTime(this.clock, this.options.timeout, command, noAnswer);
+      return await inTime(this.clock, this.options.timeout, work, noAnswer);
     } catch (cause) {
       this.replicaExit.after(cause);
       // ioredis takes a script for loaded that was sent in a refused MULTI. It sends it again on a new connection.

@@ -73,16 +73,21 @@ export class StoredDeliveries {
 
   constructor(private readonly parts: StoredDeliveriesParts) {}
 
-  /** Records deliveries. Concurrent calls of this process never both record an id. */
+  /**
+   * Records deliveries. Concurrent calls of this process never both record an id.
+   *
+   * @param signal - aborted once the caller has given up: no job is added after that
+   */
   async record(
     deliveries: readonly EnqueuedDelivery[],
+    signal?: AbortSignal,
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
     const own = [...items.keys()].filter((id) => !this.recording.has(id));
     this.countRecording(items.keys(), 1);
     try {
       await this.parts.limits.record(deliveries);
-      const known = await this.add([...items.values()].toReversed());
+      const known = await this.add([...items.values()].toReversed(), signal);
       const fresh = new Set(own.filter((id) => !known.has(id)));
       const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
       for (const record of await this.read(others)) {
@@ -93,8 +98,8 @@ export class StoredDeliveries {
         fresh.delete(id) ? undefined : (known.get(id) ?? pendingRecord(items.get(id)!)),
       );
     } catch (error) {
-      const isCertain = REFUSED.test(String((error as Error).message));
-      if (isCertain) await this.leaveOrder(deliveries).catch(() => {});
+      const isRefused = signal?.aborted === true || REFUSED.test((error as Error).message);
+      if (isRefused) await this.leaveOrder(deliveries).catch(() => {});
       throw error;
     } finally {
       this.countRecording(items.keys(), -1);
@@ -119,7 +124,10 @@ export class StoredDeliveries {
   }
 
   /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
-  private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
+  private async add(
+    items: readonly EnqueuedDelivery[],
+    signal: AbortSignal | undefined,
+  ): Promise<Map<string, DeliveryRecord>> {
     const ids = items.map(({ delivery }) => delivery.id);
     // In this order: a delivery without an entry is new. If the entries are written first after all, it is numbered below.
     const [places, turns, indexed] = await Promise.all([
@@ -141,9 +149,10 @@ export class StoredDeliveries {
         : [],
     );
     try {
+      signal?.throwIfAborted();
       const [first] = jobs;
       if (jobs.length === 1) await this.parts.queue.add(first!.name, first!.data, first!.opts);
-      else if (jobs.length > 1) await this.addAll(jobs);
+      else if (jobs.length > 1) await this.addAll(jobs, signal);
     } catch (error) {
       // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
       const added = fresh.map(({ delivery }) => delivery.id);
@@ -159,7 +168,7 @@ export class StoredDeliveries {
   }
 
   /** In one MULTI: all or none. `addBulk` sends a pipeline, and a server that becomes full runs a part of it. */
-  private async addAll(jobs: readonly NewJob[]): Promise<void> {
+  private async addAll(jobs: readonly NewJob[], signal: AbortSignal | undefined): Promise<void> {
     const { queue } = this.parts;
     const entries = jobs.map(({ name, data, opts }) => {
       const merged = { ...queue.defaultJobOptions, ...opts };
@@ -173,6 +182,7 @@ export class StoredDeliveries {
     if (error?.message.startsWith('NOSCRIPT') === true) {
       // The server has forgotten a script. On a new connection, the client sends it again; jobs that exist are not added again.
       await this.parts.replaceConnection();
+      signal?.throwIfAborted();
       error = await firstError();
     }
     if (error) throw error;

@@ -334,6 +334,9 @@ it('names the package that connection options need', async () => {
     while (!runs.includes('after')) await sleep(10);
     const isDone = async () => (await deliveries.find(['after']))[0]?.status === 'delivered';
     while (!(await isDone())) await sleep(10);
+
+    expect(await deliveries.find(['lost', 'also-lost'])).toEqual([undefined, undefined]);
+    expect(runs).toEqual(['before', 'after']);
   });
 
   it('records both deliveries of a call on a server that has forgotten its scripts', async () => {
