@@ -120,8 +120,10 @@ export class BullMqQueue extends WebhookQueue {
     this.keys = new KeyTurns(queue, this.clock);
     this.limits = new SharedLimits(queue, this.clock, this.options.lease);
     const { clock, history, turns, keys, limits } = this;
-    this.deliveries = new StoredDeliveries({ queue, history, turns, keys, limits, clock });
-    this.replicaExit = new ReplicaExit(clock, () => this.replaceConnection());
+    const replaceConnection = async (): Promise<void> => this.replaceConnection();
+    const parts = { queue, history, turns, keys, limits, clock, replaceConnection };
+    this.deliveries = new StoredDeliveries(parts);
+    this.replicaExit = new ReplicaExit(clock, () => void this.replaceConnection());
     this.last = lastErrorOf(queue);
   }
 
@@ -129,7 +131,7 @@ export class BullMqQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    const call = this.request(async () => this.deliveries.record(deliveries));
+    const call = this.request(async (signal) => this.deliveries.record(deliveries, signal));
     this.calls.add(call);
     try {
       return await call;
@@ -349,26 +351,31 @@ export class BullMqQueue extends WebhookQueue {
   }
 
   /** Limits the time of one step: a client may wait for its server without end. */
-  private async request<T>(command: () => Promise<T>): Promise<T> {
+  private async request<T>(command: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const rejection = new AbortController();
     const noAnswer = (): Error => {
-      this.replaceConnection();
+      void this.replaceConnection();
       const { error } = this.last;
-      return isRedisOutage(error) ? (error as Error) : new Error('no answer');
+      const cause = isRedisOutage(error) ? (error as Error) : new Error('no answer');
+      rejection.abort(cause);
+      return cause;
     };
+    const work = async (): Promise<T> => command(rejection.signal);
     try {
-      return await inTime(this.clock, this.options.timeout, command, noAnswer);
+      return await inTime(this.clock, this.options.timeout, work, noAnswer);
     } catch (cause) {
       this.replicaExit.after(cause);
       // ioredis takes a script for loaded that was sent in a refused MULTI. It sends it again on a new connection.
-      if (/^(?:EXECABORT|NOSCRIPT)\b/.test(String((cause as Error | null)?.message))) {
-        this.replaceConnection();
+      if (/^EXECABORT\b/.test(String((cause as Error | null)?.message))) {
+        void this.replaceConnection();
       }
       throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
     }
   }
 
-  private replaceConnection(): void {
+  private async replaceConnection(): Promise<void> {
     this.replaced = Promise.all([this.replaced, reconnect(this.queue)]);
+    await this.replaced;
   }
 
   private refuseWhenStopping(): void {

@@ -39,7 +39,7 @@ export interface DeliveryJobData {
   readonly throws: number;
   /** The job's `stalledCounter` when runs without an outcome were counted last; absent for 0. */
   readonly stalls?: number | undefined;
-  /** Whether later deliveries of its ordering key wait for it, unless it is delivered. */
+  /** See {@link holdsKey}. */
   readonly holdsKey?: boolean | undefined;
   readonly reason?: FailureReason | undefined;
   readonly updatedAt: number;
@@ -70,6 +70,14 @@ export function deliveryIdOf(jobId: string): string {
 }
 
 export type DeliveryJob = Job<DeliveryJobData, DeliveredResult>;
+
+/** The progress of a job that was skipped: unlike the data, a redelivery at the same time does not write it. */
+export const SKIPPED = 'skipped';
+
+/** Whether later deliveries of its ordering key wait for a job, unless it is delivered. */
+export function holdsKey({ data, progress }: DeliveryJob): boolean {
+  return data.holdsKey === true && progress !== SKIPPED;
+}
 
 /** The job of a delivery. */
 export async function jobOf(queue: Queue, id: string): Promise<DeliveryJob | undefined> {
@@ -196,7 +204,7 @@ export function recordOf(job: DeliveryJob, latest = Infinity): DeliveryRecord {
   const { attempts, reason, updatedAt } = data;
   // Until BullMQ has moved it, its worker owns it, and it cannot be redelivered yet.
   if (job.finishedOn !== undefined) {
-    const keyState = data.holdsKey === true ? 'blocking' : undefined;
+    const keyState = holdsKey(job) ? 'blocking' : undefined;
     return { delivery, status: 'dead', attempts, reason, updatedAt, keyState };
   }
   const nextAttemptAt = Math.min(data.dueAt, latest);

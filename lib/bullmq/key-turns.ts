@@ -3,7 +3,14 @@ import { DAY } from '../clock/duration.js';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { KEPT_UNUSED } from '../queue/queue-options.js';
 import { type DeliveryFacts, deliveryLane } from '../queue/webhook-delivery.js';
-import { type DeliveryJob, inState, isDelivered, jobIdOf, jobOf } from './delivery-job.js';
+import {
+  type DeliveryJob,
+  holdsKey,
+  inState,
+  isDelivered,
+  jobIdOf,
+  jobOf,
+} from './delivery-job.js';
 import { EVEN_IF_FULL, ownKey, QueueScript } from './queue-script.js';
 
 /** Milliseconds for which a job waits for its turn, unless it is woken. */
@@ -151,9 +158,9 @@ export function turnOf(delivery: DeliveryFacts): Turn | undefined {
 }
 
 /** The turn of a job; `undefined` if it takes none, or had it before. */
-export function turnOfJob({ data }: DeliveryJob): (Turn & { sequence: number }) | undefined {
-  const { delivery, holdsKey } = data;
-  if (holdsKey !== true) return undefined;
+export function turnOfJob(job: DeliveryJob): (Turn & { sequence: number }) | undefined {
+  const { delivery } = job.data;
+  if (!holdsKey(job)) return undefined;
   return { ...turnOf(delivery)!, sequence: delivery.sequence! };
 }
 
@@ -310,8 +317,10 @@ export class KeyTurns {
   private async settle(job: DeliveryJob): Promise<void> {
     const turn = turnOf(job.data.delivery);
     if (turn === undefined) return;
-    const isBlocking = job.finishedOn !== undefined && !isDelivered(job) && job.data.holdsKey;
-    if (isBlocking === true) await this.unlist('open', [turn]);
+    const isDead = job.finishedOn !== undefined && !isDelivered(job);
+    // It may have been skipped since its worker read it.
+    if (isDead && holdsKey((await jobOf(this.queue, turn.id)) ?? job))
+      await this.unlist('open', [turn]);
     else if (job.finishedOn !== undefined) await this.end(turn);
   }
 

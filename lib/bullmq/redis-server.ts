@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import { evictionPolicy, missingTimeout, type RedisClient } from '../redis/redis-script.js';
+import { evictionPolicy, timeoutAdvice, type RedisClient } from '../redis/redis-script.js';
 
 /** Milliseconds by which the clocks of this process and of the server may differ without a warning. */
 const MAX_SKEW = 2_000;
@@ -64,10 +64,9 @@ export async function serverWarnings(queue: Queue, now = Date.now): Promise<Serv
       'Deliveries start by it and tokens carry its time; synchronize both clocks (NTP).';
     warnings.push({ code: 'WEBHOOK_CLOCK_SKEW', message });
   }
-  if (isPassedInWithoutTimeout(queue)) {
-    const message =
-      'The Redis client of the webhook queue has no "socketTimeout". If its server vanishes without closing the ' +
-      'connection, other parts of the application that share the client wait or fail for minutes; set it to 30000.';
+  const advice = adviceForPassedIn(queue);
+  if (advice !== undefined) {
+    const message = `The Redis client of the webhook queue ${advice}`;
     warnings.push({ code: 'WEBHOOK_REDIS_NO_TIMEOUT', message });
   }
   return warnings;
@@ -79,8 +78,8 @@ function skewOf(info: string, now: number): number {
   return microseconds === undefined ? 0 : Number(microseconds) / 1_000 - now;
 }
 
-/** Whether the connection is a client of the application, of ioredis or node-redis, that waits for answers forever. */
-function isPassedInWithoutTimeout({ opts: { connection } }: Queue): boolean {
+/** Advice for a client of the application, of ioredis or node-redis, that waits for answers forever or never reconnects. */
+function adviceForPassedIn({ opts: { connection } }: Queue): string | undefined {
   const isClient = typeof (connection as { duplicate?: unknown }).duplicate === 'function';
-  return isClient && missingTimeout(connection as RedisClient) !== undefined;
+  return isClient ? timeoutAdvice(connection as RedisClient, '30_000') : undefined;
 }

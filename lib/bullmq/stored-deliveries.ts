@@ -29,6 +29,7 @@ import {
   newJobData,
   newRound,
   recordOf,
+  SKIPPED,
 } from './delivery-job.js';
 import type { FairTurns } from './fair-turns.js';
 import { type KeyTurns, type Turn, turnOf, turnOfJob } from './key-turns.js';
@@ -43,6 +44,9 @@ const READ_AT_ONCE = 10;
 /** Deliveries that are listed in the time of one step. */
 const LONGEST_PAGE = 100;
 
+/** Replies with which a server has recorded nothing. */
+const REFUSED = /^(?:OOM|EXECABORT|READONLY)\b/;
+
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
 
@@ -53,12 +57,14 @@ interface StoredDeliveriesParts {
   readonly keys: KeyTurns;
   readonly limits: SharedLimits;
   readonly clock: WebhookClock;
+  /** Resolves once the connection of the queue was replaced. */
+  readonly replaceConnection: () => Promise<void>;
 }
 
 /** The deliveries of a queue: a job for each, with an entry in the history. */
 export class StoredDeliveries {
-  /** Ids that calls of `record` are about to add. */
-  private readonly recording = new Set<string>();
+  /** How many calls of `record` are about to add an id. */
+  private readonly recording = new Map<string, number>();
   /** Where the next check of the history begins. */
   private readonly checkedTo: Record<keyof typeof CHECKED, DeliveryPageRequest['after']> = {
     all: undefined,
@@ -67,16 +73,21 @@ export class StoredDeliveries {
 
   constructor(private readonly parts: StoredDeliveriesParts) {}
 
-  /** Records deliveries. Concurrent calls of this process never both record an id. */
+  /**
+   * Records deliveries. Concurrent calls of this process never both record an id.
+   *
+   * @param signal - aborted once the caller has given up: no job is added after that
+   */
   async record(
     deliveries: readonly EnqueuedDelivery[],
+    signal?: AbortSignal,
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const items = new Map(deliveries.toReversed().map((item) => [item.delivery.id, item]));
     const own = [...items.keys()].filter((id) => !this.recording.has(id));
-    for (const id of own) this.recording.add(id);
+    this.countRecording(items.keys(), 1);
     try {
       await this.parts.limits.record(deliveries);
-      const known = await this.add([...items.values()].toReversed());
+      const known = await this.add([...items.values()].toReversed(), signal);
       const fresh = new Set(own.filter((id) => !known.has(id)));
       const others = [...items.keys()].filter((id) => !fresh.has(id) && !known.has(id));
       for (const record of await this.read(others)) {
@@ -86,13 +97,37 @@ export class StoredDeliveries {
         // Its twin in the same call was recorded with the first.
         fresh.delete(id) ? undefined : (known.get(id) ?? pendingRecord(items.get(id)!)),
       );
+    } catch (error) {
+      const isRefused = signal?.aborted === true || REFUSED.test((error as Error).message);
+      if (isRefused) await this.leaveOrder(deliveries).catch(() => {});
+      throw error;
     } finally {
-      for (const id of own) this.recording.delete(id);
+      this.countRecording(items.keys(), -1);
+    }
+  }
+
+  private countRecording(ids: Iterable<string>, change: 1 | -1): void {
+    for (const id of ids) {
+      const count = (this.recording.get(id) ?? 0) + change;
+      if (count === 0) this.recording.delete(id);
+      else this.recording.set(id, count);
+    }
+  }
+
+  /** Ends the turns of deliveries that were refused, unless they are known or are being recorded by another call. */
+  private async leaveOrder(items: readonly EnqueuedDelivery[]): Promise<void> {
+    const turns = items.flatMap(({ delivery }) => ownTurnOf(delivery) ?? []);
+    for (const turn of turns.filter(({ id }) => this.recording.get(id) === 1)) {
+      const state = await this.parts.queue.getJobState(jobIdOf(turn.id));
+      if (state === 'unknown') await this.parts.keys.end(turn);
     }
   }
 
   /** Adds the jobs that do not exist yet, all or none. @returns the records of the others, by id */
-  private async add(items: readonly EnqueuedDelivery[]): Promise<Map<string, DeliveryRecord>> {
+  private async add(
+    items: readonly EnqueuedDelivery[],
+    signal: AbortSignal | undefined,
+  ): Promise<Map<string, DeliveryRecord>> {
     const ids = items.map(({ delivery }) => delivery.id);
     // In this order: a delivery without an entry is new. If the entries are written first after all, it is numbered below.
     const [places, turns, indexed] = await Promise.all([
@@ -114,9 +149,10 @@ export class StoredDeliveries {
         : [],
     );
     try {
+      signal?.throwIfAborted();
       const [first] = jobs;
       if (jobs.length === 1) await this.parts.queue.add(first!.name, first!.data, first!.opts);
-      else if (jobs.length > 1) await this.addAll(jobs);
+      else if (jobs.length > 1) await this.addAll(jobs, signal);
     } catch (error) {
       // The jobs may exist: only the answer may be lost. A repair deletes the entries of those that do not.
       const added = fresh.map(({ delivery }) => delivery.id);
@@ -132,14 +168,24 @@ export class StoredDeliveries {
   }
 
   /** In one MULTI: all or none. `addBulk` sends a pipeline, and a server that becomes full runs a part of it. */
-  private async addAll(jobs: readonly NewJob[]): Promise<void> {
+  private async addAll(jobs: readonly NewJob[], signal: AbortSignal | undefined): Promise<void> {
     const { queue } = this.parts;
     const entries = jobs.map(({ name, data, opts }) => {
       const merged = { ...queue.defaultJobOptions, ...opts };
       return new Job(queue, name, data, merged, merged.jobId).toFlowEntry();
     });
-    const results = await queue.getBackend().addFlow(entries);
-    for (const [error] of results) if (error) throw error;
+    const firstError = async (): Promise<Error | undefined | null> => {
+      const results = await queue.getBackend().addFlow(entries);
+      return results.find(([error]) => error)?.[0];
+    };
+    let error = await firstError();
+    if (error?.message.startsWith('NOSCRIPT') === true) {
+      // The server has forgotten a script. On a new connection, the client sends it again; jobs that exist are not added again.
+      await this.parts.replaceConnection();
+      signal?.throwIfAborted();
+      error = await firstError();
+    }
+    if (error) throw error;
   }
 
   /** Numbers the deliveries that take turns. */
@@ -195,7 +241,7 @@ export class StoredDeliveries {
     const turn = job && turnOfJob(job);
     if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
     await this.parts.keys.open([turn]);
-    await job!.updateData({ ...job!.data, holdsKey: false });
+    await job!.updateProgress(SKIPPED);
     return this.parts.keys.end(turn);
   }
 

@@ -16,8 +16,8 @@ import {
 import {
   evictionPolicy,
   isRedisClient,
-  missingTimeout,
   reconnect,
+  timeoutAdvice,
   type RedisClient,
   CHECK,
   COMMIT,
@@ -76,8 +76,8 @@ export class RedisReplayStore extends ReplayStore {
   private readonly replicaExit: ReplicaExit;
   private hasWarned = false;
   private hasAskedForPolicy = false;
-  /** Whether the connection was replaced, and no command has succeeded since. */
-  private isReplaced = false;
+  /** How often the connection was replaced. */
+  private replacements = 0;
 
   /**
    * @param client - of ioredis, or of node-redis and connected; closed by the application
@@ -99,17 +99,16 @@ export class RedisReplayStore extends ReplayStore {
   }
 
   /**
-   * Writes a key that expires: a replica and a full server refuse it. Warns about a client without a socket timeout, and about a server
-   * that evicts keys.
+   * Writes a key that expires: a replica and a full server refuse it. Warns about a client that keeps or never replaces a lost connection,
+   * and about a server that evicts keys.
    */
   override async check(): Promise<void> {
-    const missing = missingTimeout(this.client);
-    if (missing !== undefined && !this.hasWarned) {
+    const advice = timeoutAdvice(this.client, '5_000');
+    if (advice !== undefined && !this.hasWarned) {
       this.hasWarned = true;
-      process.emitWarning(
-        `The Redis client of RedisReplayStore has no socket timeout: if its server vanishes, commands of the application wait or fail for many minutes. Set ${missing}.`,
-        { code: 'WEBHOOK_REDIS_NO_TIMEOUT' },
-      );
+      process.emitWarning(`The Redis client of RedisReplayStore ${advice}`, {
+        code: 'WEBHOOK_REDIS_NO_TIMEOUT',
+      });
     }
     await this.run(CHECK, [`${this.prefix}:check`], []);
     await this.warnOfEviction();
@@ -190,21 +189,21 @@ export class RedisReplayStore extends ReplayStore {
   private async run(script: RedisScript, keys: string[], values: string[]): Promise<unknown> {
     const ask = async (): Promise<unknown> => {
       try {
-        const answer = await script.run(this.client, keys, values);
-        this.isReplaced = false;
-        return answer;
+        return await script.run(this.client, keys, values);
       } catch (cause) {
         this.replicaExit.after(cause);
         throw this.failure(cause);
       }
     };
-    return inTime(this.clock, this.timeout, ask, () => this.noAnswer());
-  }
-
-  private noAnswer(): WebhookStoreError {
-    if (!this.isReplaced) reconnect(this.client);
-    this.isReplaced = true;
-    return this.failure(new Error('no answer'));
+    const { replacements } = this;
+    return inTime(this.clock, this.timeout, ask, () => {
+      // A command from before a replacement says nothing about the new connection.
+      if (replacements === this.replacements) {
+        this.replacements++;
+        reconnect(this.client);
+      }
+      return this.failure(new Error('no answer'));
+    });
   }
 
   private failure(cause: unknown): WebhookStoreError {

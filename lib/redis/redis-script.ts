@@ -110,23 +110,30 @@ export function canReconnect(client: object): boolean {
 }
 
 /**
- * Reports whether a client keeps a connection whose server has vanished. With a `commandTimeout` it does: each command fails in
- * time, until the operating system gives the connection up.
+ * Reports a client that keeps a connection whose server has vanished, or never replaces it. With a `commandTimeout` it keeps it too:
+ * each command fails in time, until the operating system gives the connection up.
  *
- * @returns the option that sets one, or `undefined` if there is one, or if its options are unknown
+ * @param ms - the timeout that the advice names
+ * @returns the rest of a sentence about the client, with what to set; `undefined` if it has both, or if its options are unknown
  */
-export function missingTimeout(client: RedisClient): string | undefined {
+export function timeoutAdvice(client: RedisClient, ms: string): string | undefined {
   const { isCluster, options } = client as ConnectionMembers;
   if (options === undefined) return undefined;
-  if (isNodeRedis(client)) {
-    return options.socket?.socketTimeout === undefined
-      ? 'socket: { socketTimeout: 5_000 }, with a shorter pingInterval'
-      : undefined;
+  const socket = isCluster === true ? options.redisOptions : (options.socket ?? options);
+  if (socket?.socketTimeout === undefined) {
+    let remedy = `socketTimeout: ${ms}`;
+    if (isCluster === true) remedy = `redisOptions: { ${remedy} }`;
+    if (isNodeRedis(client)) {
+      remedy = `socket: { ${remedy}, ${RECONNECTING} }, with a shorter pingInterval`;
+    }
+    return `has no socket timeout: if its server vanishes, commands of the application wait or fail for many minutes. Set ${remedy}.`;
   }
-  const { socketTimeout } = (isCluster === true ? options.redisOptions : options) ?? {};
-  if (socketTimeout !== undefined) return undefined;
-  return isCluster === true ? 'redisOptions: { socketTimeout: 5_000 }' : 'socketTimeout: 5_000';
+  if (!isNodeRedis(client) || options.socket?.reconnectStrategy !== undefined) return undefined;
+  return `has a socketTimeout and no reconnectStrategy: by default, node-redis closes the client at a timeout, and every later command fails. Set socket: { ${RECONNECTING} }.`;
 }
+
+/** Of node-redis: by default, it does not connect again after a socket timeout. */
+const RECONNECTING = 'reconnectStrategy: (retries) => Math.min(retries * 50, 2_000)';
 
 /** Reports the `maxmemory-policy` of a server that evicts keys, given its answer to INFO. */
 export function evictionPolicy(info: string): string | undefined {
@@ -164,9 +171,11 @@ local plain = KEYS[1] == KEYS[3]
 local user = redis.call('GET', KEYS[2])
 if user and user ~= KEYS[1] then return {'conflict'} end
 if not plain and redis.call('EXISTS', KEYS[3]) == 1 then return {'conflict'} end
-local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k')
+local known = redis.call('HMGET', KEYS[1], 's', 'f', 'k', 'o')
 if known[1] then
   if known[2] ~= fingerprint then return {'conflict'} end
+  -- A client sends a command again if its connection ended before the answer.
+  if known[1] == 'r' and known[4] == owner then return {'reserved'} end
   if keep > tonumber(known[3]) then
     if known[1] == 'd' then redis.call('PEXPIREAT', KEYS[1], keep) end
     redis.call('HSET', KEYS[1], 'k', keep)

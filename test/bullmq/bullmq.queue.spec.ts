@@ -507,7 +507,7 @@ describe('BullMqQueue on a server', () => {
     ['that evicts', {}, ['aof_enabled:1', 'maxmemory_policy:allkeys-lru'], /allkeys-lru/],
     ['whose clock is ahead', {}, [`server_time_usec:${(NOW + 90_000) * 1_000}`], /90\.0 s behind/],
     ['whose clock is behind', {}, [`server_time_usec:${(NOW - 90_000) * 1_000}`], /90\.0 s ahead/],
-    ['reached through a client without a timeout', new Redis({ lazyConnect: true }), [], /30000/],
+    ['reached through a client without a timeout', new Redis({ lazyConnect: true }), [], /30_000/],
   ])('%s warns', async (_, connection, lines, expected) => {
     expect(await warningsOn(connection, ...lines)).toEqual([expect.stringMatching(expected)]);
   });

@@ -334,6 +334,26 @@ it('names the package that connection options need', async () => {
     while (!runs.includes('after')) await sleep(10);
     const isDone = async () => (await deliveries.find(['after']))[0]?.status === 'delivered';
     while (!(await isDone())) await sleep(10);
+
+    expect(await deliveries.find(['lost', 'also-lost'])).toEqual([undefined, undefined]);
+    expect(runs).toEqual(['before', 'after']);
+  });
+
+  it('records both deliveries of a call on a server that has forgotten its scripts', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    await queue.check();
+    const later = (id: string) => ({ ...due(id), notBefore: Date.now() + 3_600_000 });
+    await queue.enqueue([due('first'), later('first-later')]);
+    await server.command('SCRIPT FLUSH');
+    // This one is loaded again.
+    await queue.enqueue([due('second')]);
+    await queue.enqueue([due('third'), later('third-later')]);
+
+    expect(await queue.find(['third', 'third-later'])).toMatchObject([
+      { status: 'pending' },
+      { status: 'pending' },
+    ]);
   });
 
   it.each(['options', 'a client'])(

@@ -25,8 +25,12 @@ afterAll(async () => {
   }
 });
 
-function bullQueue(): Queue {
-  const name = `webhooks-${randomBytes(6).toString('hex')}`;
+interface Process {
+  readonly bull: Queue;
+  readonly queue: BullMqQueue;
+}
+
+function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
   const queue = new Queue(name, { connection: { url: urlOf('Redis') } });
   queues.push(queue);
   return queue;
@@ -44,12 +48,16 @@ function later(clock: TestClock, count: number) {
 }
 
 /** Lets the next `add` reject like a lost connection, after it has run `work`. */
-function failNextAdd(bull: Queue, work: (run: () => Promise<unknown>) => Promise<void>): void {
+function failNextAdd(
+  bull: Queue,
+  work: (run: () => Promise<unknown>) => Promise<void>,
+  message = 'Connection is closed.',
+): void {
   const add = bull.add.bind(bull);
   bull.add = async (...job) => {
     bull.add = add;
     await work(async () => add(...job));
-    throw new Error('Connection is closed.');
+    throw new Error(message);
   };
 }
 
@@ -104,6 +112,50 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     await queue.flush();
     expect(ran).toEqual(['lost', 'next']);
     await stop();
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue, if the server refuses a delivery', () => {
+  it('lets the next one of its key start', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    failNextAdd(bull, async () => {}, "OOM command not allowed when used memory > 'maxmemory'.");
+    await expect(queue.enqueue([keyed('refused')])).rejects.toThrow(/its memory is full/);
+    await queue.enqueue([keyed('next')]);
+
+    expect(await queue.find(['next'])).toMatchObject([{ status: 'pending', keyState: undefined }]);
+  });
+});
+
+(await describeWith('Redis'))('BullMqQueue, if two processes change a dead delivery', () => {
+  it('sends one that is redelivered while it is skipped', async () => {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const [dying, skipping, sending] = [bull, bullQueue(bull.name), bullQueue(bull.name)].map(
+      (each) => ({ bull: each, queue: new BullMqQueue(each, { clock }) }),
+    ) as [Process, Process, Process];
+    const dead = { type: 'dead', reason: 'http_410', attempts: 1, blocksKey: true } as const;
+    await dying.queue.consume(async () => ({ outcome: dead }));
+    await dying.queue.enqueue([keyed('lost'), keyed('next')]);
+    while ((await dying.queue.find(['lost']))[0]?.status !== 'dead') await sleep(10);
+    await dying.queue.stop(clock.now() + 5_000);
+    const getJob = skipping.bull.getJob.bind(skipping.bull);
+    skipping.bull.getJob = async (id) => {
+      skipping.bull.getJob = getJob;
+      const job = await getJob(id);
+      expect(await sending.queue.redeliver(['lost'])).toEqual(['lost']);
+      return job;
+    };
+    expect(await skipping.queue.skip(['lost'])).toEqual(['lost']);
+    await sending.queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    const states = async () => {
+      const found = await sending.queue.find(['lost', 'next']);
+      return found.map((record) => record?.status);
+    };
+    while ((await states()).includes('pending')) await sleep(10);
+
+    expect(await states()).toEqual(['delivered', 'delivered']);
+    await sending.queue.stop(clock.now() + 5_000);
   });
 });
 
@@ -187,7 +239,8 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
     const turns = new FairTurns(bull);
     const keys = new KeyTurns(bull, clock);
     const limits = new SharedLimits(bull, clock, 30_000);
-    const parts = { queue: bull, history, turns, keys, limits, clock };
+    const replaceConnection = async () => {};
+    const parts = { queue: bull, history, turns, keys, limits, clock, replaceConnection };
     return { ...parts, deliveries: new StoredDeliveries(parts) };
   }
 

@@ -10,6 +10,7 @@ import type { ReplayVerdict } from 'nestjs-webhook-token/ports';
 import { RedisReplayStore, type RedisClient } from '../../lib/redis/index.js';
 import { describeContract } from '../fixtures/contract.js';
 import { freePort } from '../fixtures/free-port.js';
+import { LosingNetwork } from '../fixtures/losing-network.js';
 import { newClaim, race } from '../fixtures/racing-replicas.js';
 import { RedisProcess } from '../fixtures/redis-process.js';
 import { describeWith, urlOf } from '../fixtures/services.js';
@@ -69,6 +70,27 @@ describeRedis.each<[string, () => RedisClient | Promise<RedisClient>]>([
     await admin.script('FLUSH');
 
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
+});
+
+describeRedis('RedisReplayStore, if a connection ends before the answer', () => {
+  it('reserves the event for the request whose command the client sends again', async () => {
+    const redis = ioredis();
+    // As ioredis does on its next connection.
+    const evalTwice = async (...args: Parameters<Redis['eval']>) => {
+      await redis.eval(...args);
+      return redis.eval(...args);
+    };
+    const evalsha = async () => Promise.reject(new Error('NOSCRIPT'));
+    const store = new RedisReplayStore({ eval: evalTwice, evalsha }, OPTIONS);
+    const claim = newClaim({ tokenKey: randomBytes(32).toString('base64url') });
+    const verdict = (await store.reserve(claim)) as Extract<ReplayVerdict, { status: 'reserved' }>;
+
+    expect(verdict).toMatchObject({ status: 'reserved' });
+    expect(await new RedisReplayStore(redis, OPTIONS).reserve(claim)).toMatchObject({
+      status: 'in-progress',
+    });
+    expect(await new RedisReplayStore(redis, OPTIONS).commit(verdict.reservation)).toBe(true);
   });
 });
 
@@ -238,6 +260,31 @@ describeRedis('RedisReplayStore, when its server vanishes', () => {
     await ready;
     expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
   });
+
+  it('replaces a connection that is silent from its start', async () => {
+    const network = await LosingNetwork.start(urlOf('Redis'));
+    const client = new Redis(network.port, { disconnectTimeout: 10, retryStrategy: () => 10 });
+    closing.push(
+      () => client.disconnect(),
+      async () => network.stop(),
+    );
+    const clock = new TestClock(Date.now());
+    const store = new RedisReplayStore(client, { prefix, timeout: '1s', clock });
+    await store.check();
+    network.vanish();
+    const lose = async (): Promise<void> => {
+      const answer = store.reserve(newClaim()).catch((error: unknown) => error);
+      await clock.advance(1_000);
+      expect(await answer).toMatchObject({ code: 'store_unavailable' });
+    };
+    const connected = once(client, 'connect');
+    await lose();
+    await connected;
+    network.recover();
+    await lose();
+
+    expect(await store.reserve(newClaim())).toMatchObject({ status: 'reserved' });
+  });
 });
 
 describeRedis('RedisReplayStore on a server that has become full', () => {
@@ -310,6 +357,7 @@ describeRedis('the check of RedisReplayStore', () => {
 describe('the check of RedisReplayStore at start-up', () => {
   const answers = { eval: async () => 0, evalsha: async () => 0 };
   const nodeRedis = { eval: async () => 0, evalSha: async () => 0 };
+  const RECONNECTING = 'reconnectStrategy: (retries) => Math.min(retries * 50, 2_000)';
 
   async function warningsFor(client: object): Promise<string[]> {
     const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
@@ -333,7 +381,16 @@ describe('the check of RedisReplayStore at start-up', () => {
       { ...answers, isCluster: true, options: { socketTimeout: 1 } },
       'Set redisOptions: { socketTimeout: 5_000 }.',
     ],
-    ['node-redis', { ...nodeRedis, options: { socket: {} } }, 'Set socket: { socketTimeout'],
+    [
+      'node-redis',
+      { ...nodeRedis, options: { socket: {} } },
+      `Set socket: { socketTimeout: 5_000, ${RECONNECTING} }, with a shorter pingInterval.`,
+    ],
+    [
+      'node-redis that reconnects',
+      { ...nodeRedis, options: { socket: { reconnectStrategy: 500 } } },
+      `Set socket: { socketTimeout: 5_000, ${RECONNECTING} }, with a shorter pingInterval.`,
+    ],
   ])('warns once about %s without a socket timeout', async (_, client, remedy) => {
     expect(await warningsFor(client)).toEqual([expect.stringContaining(remedy)]);
   });
@@ -344,10 +401,21 @@ describe('the check of RedisReplayStore at start-up', () => {
       'a cluster of ioredis',
       { ...answers, isCluster: true, options: { redisOptions: { socketTimeout: 1 } } },
     ],
-    ['node-redis', { ...nodeRedis, options: { socket: { socketTimeout: 5_000 } } }],
+    [
+      'node-redis that reconnects',
+      { ...nodeRedis, options: { socket: { socketTimeout: 5_000, reconnectStrategy: 500 } } },
+    ],
     ['a client of another library', answers],
   ])('does not warn about %s with one', async (_, client) => {
     expect(await warningsFor(client)).toEqual([]);
+  });
+
+  it('warns once about node-redis that closes for good at its socket timeout', async () => {
+    const client = { ...nodeRedis, options: { socket: { socketTimeout: 5_000 } } };
+
+    expect(await warningsFor(client)).toEqual([
+      expect.stringContaining(`Set socket: { ${RECONNECTING} }.`),
+    ]);
   });
 
   const policy = (name: string) => ({
