@@ -1,5 +1,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+// Not the global one, which fake timers of Jest and Vitest replace.
+import { setImmediate } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
 import { type CancelWake, repeat, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
@@ -81,6 +83,12 @@ export class EmbeddedHost implements QueueHost {
   }
 }
 
+/**
+ * Milliseconds after which a statement waits for the event loop. PGlite answers without I/O: statements that are awaited one after
+ * the other would stop the timers and requests of the process until the last one.
+ */
+const LONGEST_TURN = 10;
+
 async function openDirectory(directory: string, clock: WebhookClock): Promise<OpenDirectory> {
   await closing.get(directory);
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -90,7 +98,12 @@ async function openDirectory(directory: string, clock: WebhookClock): Promise<Op
     pglite = await openPglite(directory);
     warnOfLimits(directory);
     const database = pglite;
+    let lastYield = performance.now();
     const use = async (): Promise<PGlite> => {
+      if (performance.now() - lastYield > LONGEST_TURN) {
+        await setImmediate();
+        lastYield = performance.now();
+      }
       await lock.requireOwn();
       return database;
     };

@@ -97,6 +97,19 @@ describe('a transaction on the embedded database', () => {
   });
 });
 
+describe('enqueue on the embedded database, one call after the other', () => {
+  it('leaves time for other work of the process', async () => {
+    const queue = new PgliteQueue({ directory: await newDatabaseDirectory() });
+    await queue.database();
+    let hasWorked = false;
+    setImmediate(() => (hasWorked = true));
+    for (let i = 0; i < 500 && !hasWorked; i++) await queue.enqueue([due(`${i}`)]);
+
+    expect(hasWorked).toBe(true);
+    await queue.stop(0);
+  });
+});
+
 describe('two queues of one process in one directory', () => {
   it('share the database, each with its own deliveries', async () => {
     const directory = await newDatabaseDirectory();
