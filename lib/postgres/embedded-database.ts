@@ -1,5 +1,6 @@
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 // Not the global one, which fake timers of Jest and Vitest replace.
 import { setImmediate } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
@@ -158,8 +159,12 @@ export function startAutovacuum(
 
 async function openPglite(directory: string): Promise<PGlite> {
   const { PGlite } = await import('@electric-sql/pglite');
+  const data = join(directory, 'data');
   try {
-    return await PGlite.create(join(directory, 'data'));
+    if (!existsSync(join(data, 'PG_VERSION')) && (await hasTables(data))) {
+      throw new Error('PG_VERSION is missing');
+    }
+    return await PGlite.create(data);
   } catch (cause) {
     throw new WebhookStoreError(
       'store_unavailable',
@@ -168,6 +173,15 @@ async function openPglite(directory: string): Promise<PGlite> {
       { cause },
     );
   }
+}
+
+/** PostgreSQL numbers its own tables below this, and those that are created later from it. */
+const FIRST_TABLE = 16_384;
+
+/** Whether a directory holds tables. PGlite would overwrite it without PG_VERSION, as after a first start that did not finish. */
+async function hasTables(data: string): Promise<boolean> {
+  const files = await readdir(join(data, 'base'), { recursive: true }).catch(() => []);
+  return files.some((file) => Number(basename(file)) >= FIRST_TABLE);
 }
 
 function nameInUse(directory: string, name: string): WebhookStoreError {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readlinkSync, statSync } from 'node:fs';
-import { readdir, readFile, truncate, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -312,12 +312,16 @@ describe('the directory of an embedded database', () => {
     expect(heirs).toHaveLength(1);
   });
 
-  it('is named in the error if it is damaged, and left unchanged', async () => {
+  it.each<[string, (data: string) => Promise<void>]>([
+    ['has a short file', async (data) => truncate(join(data, 'global', 'pg_control'), 100)],
+    ['was restored in part', async (data) => rm(join(data, 'PG_VERSION'))],
+  ])('is named in the error if it %s, and left unchanged', async (_, damage) => {
     const directory = await newDatabaseDirectory();
+    const data = join(directory, 'data');
     const queue = new PgliteQueue({ directory });
     await queue.enqueue([due('kept')]);
     await queue.stop(0);
-    await truncate(join(directory, 'data', 'global', 'pg_control'), 100);
+    await damage(data);
     const damaged = new PgliteQueue({ directory });
 
     await expect(damaged.enqueue([due('x')])).rejects.toMatchObject({
@@ -325,6 +329,17 @@ describe('the directory of an embedded database', () => {
       message: expect.stringMatching(/cannot be opened: it is damaged.* move the directory away/),
     });
     expect(await readdir(directory)).toEqual(['data']);
+  });
+
+  it('is created again after a first start that did not finish', async () => {
+    const directory = await newDirectory();
+    const base = join(directory, 'data', 'base', '1');
+    await mkdir(base, { recursive: true });
+    await writeFile(join(base, '1259'), '');
+    const queue = new PgliteQueue({ directory });
+
+    expect(await queue.enqueue([due('first')])).toEqual([undefined]);
+    await queue.stop(0);
   });
 });
 
