@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { constants } from 'node:fs';
+import { constants, existsSync } from 'node:fs';
 import {
   copyFile,
   link,
@@ -82,7 +82,8 @@ export class DirectoryLock {
    */
   async requireOwn(): Promise<void> {
     if (Math.abs(this.clock.now() - this.lastBeat) < SAFE_FOR) return;
-    if (!(await this.beat())) throw takenOver(this.directory);
+    if (await this.beat()) return;
+    throw existsSync(this.path) ? takenOver(this.directory) : removed(this.directory);
   }
 
   async isOwn(): Promise<boolean> {
@@ -92,7 +93,11 @@ export class DirectoryLock {
   /** @returns whether the lock is still this one */
   private async beat(): Promise<boolean> {
     const now = new Date();
-    if (!(await this.isOwn())) return false;
+    if (!(await this.isOwn())) {
+      // From now on, each use of the directory looks for the lock.
+      this.lastBeat = -Infinity;
+      return false;
+    }
     await utimes(this.path, now, now);
     this.lastBeat = this.clock.now();
     return true;
@@ -216,5 +221,12 @@ function takenOver(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
     `This process no longer holds the embedded database in ${directory}: it was suspended, and another process may use it now. Restart this one.`,
+  );
+}
+
+function removed(directory: string): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    `The embedded database in ${directory} was deleted while this process used it, or its lock was: what it has recorded may be lost. Restore the directory, and restart this process.`,
   );
 }

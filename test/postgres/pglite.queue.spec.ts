@@ -1,6 +1,15 @@
 import { spawn } from 'node:child_process';
 import { existsSync, readlinkSync, statSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm, truncate, utimes, writeFile } from 'node:fs/promises';
+import {
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -251,6 +260,29 @@ describe('the directory of an embedded database', () => {
       await queue.stop(0);
     },
   );
+
+  it('is not used any more once a heartbeat has found that it was deleted', async () => {
+    const directory = await newDatabaseDirectory();
+    const clock = new TestClock();
+    const queue = new PgliteQueue({ directory, clock });
+    const database = await queue.database();
+    await rename(directory, `${directory}.gone`);
+    await clock.advance(5_000);
+    let refusal: unknown;
+    await until(async () => {
+      refusal = await queue.database().catch((error: unknown) => error);
+      return refusal instanceof Error;
+    });
+
+    expect(refusal).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/was deleted while this process used it/),
+    });
+    // Otherwise it would keep this process alive.
+    await rename(`${directory}.gone`, directory);
+    await database.close();
+    await queue.stop(0);
+  });
 
   it('is left unchanged at the end of a queue from which another process took it over', async () => {
     const directory = await newDatabaseDirectory();
