@@ -110,11 +110,11 @@ describe('enqueue on the embedded database, one call after the other', () => {
   it('leaves time for other work of the process', async () => {
     const queue = new PgliteQueue({ directory: await newDatabaseDirectory() });
     await queue.database();
-    let hasWorked = false;
-    setImmediate(() => (hasWorked = true));
-    for (let i = 0; i < 500 && !hasWorked; i++) await queue.enqueue([due(`${i}`)]);
+    const work: string[] = [];
+    setImmediate(() => work.push('done'));
+    for (let i = 0; i < 500 && work.length === 0; i++) await queue.enqueue([due(`${i}`)]);
 
-    expect(hasWorked).toBe(true);
+    expect(work).toEqual(['done']);
     await queue.stop(0);
   });
 });
@@ -316,13 +316,13 @@ describe('the directory of an embedded database', () => {
     const path = join(directory, 'lock');
     const seen = new Set<number>();
     for (let round = 0; round < 50; round++) {
-      let isTaken = false;
-      const lock = DirectoryLock.take(directory).finally(() => (isTaken = true));
-      while (!isTaken) {
+      const taken: DirectoryLock[] = [];
+      const taking = DirectoryLock.take(directory).then((lock) => taken.push(lock));
+      while (taken.length === 0) {
         if (existsSync(path)) seen.add(statSync(path).size);
-        await new Promise(setImmediate);
+        await Promise.race([taking, new Promise(setImmediate)]);
       }
-      await (await lock).release();
+      await taken[0]!.release();
     }
 
     expect(seen).not.toContain(0);
