@@ -43,6 +43,7 @@ const REASONS: Readonly<Record<string, string>> = {
   '57014': CANCELLED,
   '57P01': 'it is shutting down',
   '57P03': 'it is starting up; try again',
+  '57P05': BROKEN,
   ECONNREFUSED: 'the connection was refused; check that the server runs and the address is right',
   ENOENT:
     'its Unix socket, or a file that its URL names, does not exist; check that the server runs, and the paths',

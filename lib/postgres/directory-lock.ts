@@ -1,5 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { open, readFile, readlink, rm, stat, utimes } from 'node:fs/promises';
+import { constants, existsSync } from 'node:fs';
+import {
+  copyFile,
+  link,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { type CancelWake, repeat, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
@@ -54,23 +65,9 @@ export class DirectoryLock {
     directory: string,
     clock: WebhookClock = new SystemClock(),
   ): Promise<DirectoryLock> {
-    const path = pathIn(directory);
-    const takeover = `${path}.takeover`;
     const token = randomUUID();
-    if (await createLock(path, token)) return new DirectoryLock(directory, token, clock);
-    // One process at a time: of two that find a dead holder, only one takes the lock over.
-    if (!(await createLock(takeover, token))) {
-      await rmIfStale(takeover);
-      throw inUse(directory);
-    }
-    try {
-      if (await isHeld(path)) throw inUse(directory);
-      await rm(path, { force: true });
-      if (!(await createLock(path, token))) throw inUse(directory);
-      return new DirectoryLock(directory, token, clock);
-    } finally {
-      await rm(takeover, { force: true });
-    }
+    if (!(await createLock(pathIn(directory), token))) throw inUse(directory);
+    return new DirectoryLock(directory, token, clock);
   }
 
   async release(): Promise<void> {
@@ -85,17 +82,22 @@ export class DirectoryLock {
    */
   async requireOwn(): Promise<void> {
     if (Math.abs(this.clock.now() - this.lastBeat) < SAFE_FOR) return;
-    if (!(await this.beat())) throw takenOver(this.directory);
+    if (await this.beat()) return;
+    throw existsSync(this.path) ? takenOver(this.directory) : removed(this.directory);
   }
 
   async isOwn(): Promise<boolean> {
-    return (await readHolder(this.path))?.token === this.token;
+    return holderIn(await readText(this.path))?.token === this.token;
   }
 
   /** @returns whether the lock is still this one */
   private async beat(): Promise<boolean> {
     const now = new Date();
-    if (!(await this.isOwn())) return false;
+    if (!(await this.isOwn())) {
+      // From now on, each use of the directory looks for the lock.
+      this.lastBeat = -Infinity;
+      return false;
+    }
     await utimes(this.path, now, now);
     this.lastBeat = this.clock.now();
     return true;
@@ -114,10 +116,38 @@ async function createLock(path: string, token: string): Promise<boolean> {
     pid: process.pid,
     startedAt: await startTimeOf(process.pid),
   };
+  const text = JSON.stringify(holder);
+  // Written before it is the lock, which is therefore complete from its beginning.
+  const draft = `${path}.${token}`;
   try {
-    const file = await open(path, 'wx', 0o600);
-    await file.writeFile(JSON.stringify(holder));
-    await file.close();
+    await writeFile(draft, text, { mode: 0o600 });
+    return await placeLock(draft, text, path);
+  } finally {
+    await rm(draft, { force: true });
+  }
+}
+
+/** Makes a draft the lock at a path, in place of none or of one whose process is dead. */
+async function placeLock(draft: string, text: string, path: string): Promise<boolean> {
+  if (await linkLock(draft, path)) return true;
+  const found = await readText(path);
+  if (found === undefined || (await isHeld(path, found))) return false;
+  // One process at a time: of several that find a dead holder, only one takes the lock over.
+  const takeover = `${path}.takeover`;
+  if (!(await placeLock(draft, text, takeover))) return false;
+  if ((await readText(path)) === found) await rename(takeover, path);
+  // Another process was faster.
+  else await rm(takeover, { force: true });
+  return (await readText(path)) === text;
+}
+
+async function linkLock(draft: string, path: string): Promise<boolean> {
+  try {
+    await link(draft, path).catch(async (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EEXIST') throw error;
+      // Some file systems have no hard links.
+      await copyFile(draft, path, constants.COPYFILE_EXCL);
+    });
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
@@ -125,8 +155,8 @@ async function createLock(path: string, token: string): Promise<boolean> {
   }
 }
 
-async function isHeld(path: string): Promise<boolean> {
-  const holder = await readHolder(path);
+async function isHeld(path: string, text: string): Promise<boolean> {
+  const holder = holderIn(text);
   // The file of another machine or container, or one that is incomplete: only its age can be checked.
   if (
     holder === undefined ||
@@ -139,9 +169,13 @@ async function isHeld(path: string): Promise<boolean> {
   return holder.startedAt === null || holder.startedAt === (await startTimeOf(holder.pid));
 }
 
-async function readHolder(path: string): Promise<Holder | undefined> {
+async function readText(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch(() => undefined);
+}
+
+function holderIn(text: string | undefined): Holder | undefined {
   try {
-    const holder = JSON.parse(await readFile(path, 'utf8')) as Holder;
+    const holder = JSON.parse(text ?? '') as Holder;
     return Number.isSafeInteger(holder.pid) && holder.pid > 0 ? holder : undefined;
   } catch {
     return undefined;
@@ -175,10 +209,6 @@ async function isStale(path: string): Promise<boolean> {
   return Date.now() - mtimeMs > STALE_AFTER;
 }
 
-async function rmIfStale(path: string): Promise<void> {
-  if (await isStale(path)) await rm(path, { force: true });
-}
-
 function inUse(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
@@ -191,5 +221,12 @@ function takenOver(directory: string): WebhookStoreError {
   return new WebhookStoreError(
     'store_unavailable',
     `This process no longer holds the embedded database in ${directory}: it was suspended, and another process may use it now. Restart this one.`,
+  );
+}
+
+function removed(directory: string): WebhookStoreError {
+  return new WebhookStoreError(
+    'store_unavailable',
+    `The embedded database in ${directory} was deleted while this process used it, or its lock was: what it has recorded may be lost. Restore the directory, and restart this process.`,
   );
 }

@@ -1,5 +1,8 @@
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+// Not the global one, which fake timers of Jest and Vitest replace.
+import { setImmediate } from 'node:timers/promises';
 import type { PGlite } from '@electric-sql/pglite';
 import { type CancelWake, repeat, restAfter, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
@@ -81,6 +84,12 @@ export class EmbeddedHost implements QueueHost {
   }
 }
 
+/**
+ * Milliseconds after which a statement waits for the event loop. PGlite answers without I/O: statements that are awaited one after
+ * the other would stop the timers and requests of the process until the last one.
+ */
+const LONGEST_TURN = 10;
+
 async function openDirectory(directory: string, clock: WebhookClock): Promise<OpenDirectory> {
   await closing.get(directory);
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -90,7 +99,12 @@ async function openDirectory(directory: string, clock: WebhookClock): Promise<Op
     pglite = await openPglite(directory);
     warnOfLimits(directory);
     const database = pglite;
+    let lastYield = performance.now();
     const use = async (): Promise<PGlite> => {
+      if (performance.now() - lastYield > LONGEST_TURN) {
+        await setImmediate();
+        lastYield = performance.now();
+      }
       await lock.requireOwn();
       return database;
     };
@@ -145,8 +159,12 @@ export function startAutovacuum(
 
 async function openPglite(directory: string): Promise<PGlite> {
   const { PGlite } = await import('@electric-sql/pglite');
+  const data = join(directory, 'data');
   try {
-    return await PGlite.create(join(directory, 'data'));
+    if (!existsSync(join(data, 'PG_VERSION')) && (await hasTables(data))) {
+      throw new Error('PG_VERSION is missing');
+    }
+    return await PGlite.create(data);
   } catch (cause) {
     throw new WebhookStoreError(
       'store_unavailable',
@@ -155,6 +173,15 @@ async function openPglite(directory: string): Promise<PGlite> {
       { cause },
     );
   }
+}
+
+/** PostgreSQL numbers its own tables below this, and those that are created later from it. */
+const FIRST_TABLE = 16_384;
+
+/** Whether a directory holds tables. PGlite would overwrite it without PG_VERSION, as after a first start that did not finish. */
+async function hasTables(data: string): Promise<boolean> {
+  const files = await readdir(join(data, 'base'), { recursive: true }).catch(() => []);
+  return files.some((file) => Number(basename(file)) >= FIRST_TABLE);
 }
 
 function nameInUse(directory: string, name: string): WebhookStoreError {

@@ -96,6 +96,7 @@ describe('a failure', () => {
     ['53200', true, 'code 53200'],
     ['58030', true, 'code 58030'],
     ['25P03', true, 'the connection was lost'],
+    ['57P05', true, 'the connection was lost'],
     ['ENOENT', true, 'its Unix socket, or a file'],
     ['EHOSTUNREACH', true, 'the host cannot be reached'],
     ['ENETUNREACH', true, 'code ENETUNREACH'],

@@ -125,6 +125,24 @@ function scriptOf(schema: string, from?: number): string {
     expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
+  it.each(['repeatable read', 'serializable'])(
+    'is migrated by several processes at the same time although transactions are %s by default',
+    async (isolation) => {
+      const schema = database.newSchema();
+      const options = `-c default_transaction_isolation=${isolation.replace(' ', '\\ ')}`;
+      const strict = new Pool({ connectionString: urlOf('PostgreSQL'), options, max: 4 });
+      const stores = Array.from(
+        { length: 4 },
+        () => new PostgresEndpointStore(strict, storeIn(schema)),
+      );
+      const results = await Promise.allSettled(stores.map(async (store) => store.migrate()));
+      await strict.end();
+
+      expect(results.map(({ status }) => status)).toEqual(Array(4).fill('fulfilled'));
+      expect(await versions(schema)).toEqual([1, 2, 3, 4, 5, 6]);
+    },
+  );
+
   it('equals the one that the script creates', async () => {
     const [migrated, scripted] = [database.newSchema(), database.newSchema()];
     await new PostgresReplayStore(pool, storeIn(migrated)).migrate();

@@ -1,6 +1,15 @@
 import { spawn } from 'node:child_process';
-import { existsSync, readlinkSync } from 'node:fs';
-import { readdir, readFile, truncate, utimes, writeFile } from 'node:fs/promises';
+import { existsSync, readlinkSync, statSync } from 'node:fs';
+import {
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -94,6 +103,19 @@ describe('a transaction on the embedded database', () => {
       code: 'unsupported_option',
       message: expect.stringMatching(/a Transaction of PGlite/),
     });
+  });
+});
+
+describe('enqueue on the embedded database, one call after the other', () => {
+  it('leaves time for other work of the process', async () => {
+    const queue = new PgliteQueue({ directory: await newDatabaseDirectory() });
+    await queue.database();
+    const work: string[] = [];
+    setImmediate(() => work.push('done'));
+    for (let i = 0; i < 500 && work.length === 0; i++) await queue.enqueue([due(`${i}`)]);
+
+    expect(work).toEqual(['done']);
+    await queue.stop(0);
   });
 });
 
@@ -239,6 +261,29 @@ describe('the directory of an embedded database', () => {
     },
   );
 
+  it('is not used any more once a heartbeat has found that it was deleted', async () => {
+    const directory = await newDatabaseDirectory();
+    const clock = new TestClock();
+    const queue = new PgliteQueue({ directory, clock });
+    const database = await queue.database();
+    await rename(directory, `${directory}.gone`);
+    await clock.advance(5_000);
+    let refusal: unknown;
+    await until(async () => {
+      refusal = await queue.database().catch((error: unknown) => error);
+      return refusal instanceof Error;
+    });
+
+    expect(refusal).toMatchObject({
+      code: 'store_unavailable',
+      message: expect.stringMatching(/was deleted while this process used it/),
+    });
+    // Otherwise it would keep this process alive.
+    await rename(`${directory}.gone`, directory);
+    await database.close();
+    await queue.stop(0);
+  });
+
   it('is left unchanged at the end of a queue from which another process took it over', async () => {
     const directory = await newDatabaseDirectory();
     const queue = new PgliteQueue({ directory });
@@ -261,26 +306,35 @@ describe('the directory of an embedded database', () => {
     const takeover = join(directory, 'lock.takeover');
     await writeFile(join(directory, 'lock'), dead);
     await writeFile(takeover, dead);
-    await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
-      code: 'store_unavailable',
-    });
-    const then = new Date(Date.now() - 31_000);
-    await utimes(takeover, then, then);
-    await expect(DirectoryLock.take(directory)).rejects.toMatchObject({
-      code: 'store_unavailable',
-    });
-
-    // The next start of the process.
     await (await DirectoryLock.take(directory)).release();
+
     expect(await readdir(directory)).toEqual([]);
   });
 
-  it('is taken over by one process only', async () => {
+  it('never has an incomplete lock, which a crash would leave', async () => {
     const directory = await newDirectory();
-    await writeFile(
-      join(directory, 'lock'),
-      JSON.stringify({ ...here, pid: process.pid, startedAt: '1' }),
-    );
+    const path = join(directory, 'lock');
+    const seen = new Set<number>();
+    for (let round = 0; round < 50; round++) {
+      const taken: DirectoryLock[] = [];
+      const taking = DirectoryLock.take(directory).then((lock) => taken.push(lock));
+      while (taken.length === 0) {
+        if (existsSync(path)) seen.add(statSync(path).size);
+        await Promise.race([taking, new Promise(setImmediate)]);
+      }
+      await taken[0]!.release();
+    }
+
+    expect(seen).not.toContain(0);
+  });
+
+  it.each<[string, string[]]>([
+    ['a dead one', ['lock']],
+    ['two dead ones, of which one was taking it over', ['lock', 'lock.takeover']],
+  ])('is taken over by one process only, from %s', async (_, locks) => {
+    const directory = await newDirectory();
+    const dead = JSON.stringify({ ...here, pid: process.pid, startedAt: '1' });
+    for (const lock of locks) await writeFile(join(directory, lock), dead);
     const takes = await Promise.allSettled(
       Array.from({ length: 20 }, async () => DirectoryLock.take(directory)),
     );
@@ -290,12 +344,16 @@ describe('the directory of an embedded database', () => {
     expect(heirs).toHaveLength(1);
   });
 
-  it('is named in the error if it is damaged, and left unchanged', async () => {
+  it.each<[string, (data: string) => Promise<void>]>([
+    ['has a short file', async (data) => truncate(join(data, 'global', 'pg_control'), 100)],
+    ['was restored in part', async (data) => rm(join(data, 'PG_VERSION'))],
+  ])('is named in the error if it %s, and left unchanged', async (_, damage) => {
     const directory = await newDatabaseDirectory();
+    const data = join(directory, 'data');
     const queue = new PgliteQueue({ directory });
     await queue.enqueue([due('kept')]);
     await queue.stop(0);
-    await truncate(join(directory, 'data', 'global', 'pg_control'), 100);
+    await damage(data);
     const damaged = new PgliteQueue({ directory });
 
     await expect(damaged.enqueue([due('x')])).rejects.toMatchObject({
@@ -303,6 +361,17 @@ describe('the directory of an embedded database', () => {
       message: expect.stringMatching(/cannot be opened: it is damaged.* move the directory away/),
     });
     expect(await readdir(directory)).toEqual(['data']);
+  });
+
+  it('is created again after a first start that did not finish', async () => {
+    const directory = await newDirectory();
+    const base = join(directory, 'data', 'base', '1');
+    await mkdir(base, { recursive: true });
+    await writeFile(join(base, '1259'), '');
+    const queue = new PgliteQueue({ directory });
+
+    expect(await queue.enqueue([due('first')])).toEqual([undefined]);
+    await queue.stop(0);
   });
 });
 

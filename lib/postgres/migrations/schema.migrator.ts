@@ -39,10 +39,13 @@ BEGIN
   IF to_regclass('${schema}.migration') IS NULL THEN
     ${migrationTable(schema)}
   END IF;
-  IF NOT EXISTS (SELECT FROM ${schema}.migration WHERE version = ${step.version}) THEN
-    ${step.statements.join('\n')}
+  BEGIN
     ${mark(schema, step)}
-  END IF;
+  EXCEPTION WHEN unique_violation THEN
+    -- Already applied. Above READ COMMITTED, a SELECT would not see what was committed while this waited for the lock.
+    RETURN;
+  END;
+  ${step.statements.join('\n')}
 END
 $migration$`;
 }
