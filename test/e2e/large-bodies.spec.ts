@@ -192,6 +192,18 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await answer).status).toBe(204);
   });
 
+  it('of an event in progress is refused and its file removed', async () => {
+    const { origin } = await start();
+    const request = report(large);
+    seen.gate = new Gate();
+    const first = post(origin, request, csv);
+    await seen.gate.reached;
+
+    expect((await post(origin, request, csv)).json?.['code']).toBe('in_progress');
+    seen.gate.open();
+    expect((await first).status).toBe(204);
+  });
+
   it('that was tampered with is rejected and its file removed', async () => {
     const { origin } = await start({ maxBytes: 4 * MIB });
     const tampered = { ...report(large), body: randomBytes(large.length) };

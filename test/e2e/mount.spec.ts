@@ -372,6 +372,20 @@ describe('a mounted path on Express', () => {
     }
   });
 
+  it('refuses a body that an outer application has read', async () => {
+    const instance = express();
+    await start(new ExpressAdapter(instance));
+    const server = express().use(express.json(), instance).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      const answer = await post(origin, signedBody('{}'));
+      expect([answer.status, answer.json?.['code']]).toEqual([500, 'payload_consumed']);
+    } finally {
+      server.close();
+    }
+  });
+
   it('takes a request of a serverless adapter, which sets headers but not rawHeaders', async () => {
     const instance = express();
     const { app } = await start(new ExpressAdapter(instance), {

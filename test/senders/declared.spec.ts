@@ -235,6 +235,13 @@ describe.each(adapters)('a sender that the application declares on %s', (_, crea
     ]);
   });
 
+  it('accepts a list without events', async () => {
+    const { status } = await post('batch', '[]', { 'x-signature': hmac(SECRET, '[]', 'hex') });
+
+    expect(status).toBe(200);
+    expect(handlers.seen).toEqual([]);
+  });
+
   it('answers its checks of the URL, and refuses other requests', async () => {
     const get = (path: string, method = 'GET') => send(receiver.origin, { method, path });
     const check = bodyOf('check');
