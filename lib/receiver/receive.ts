@@ -62,11 +62,7 @@ export class ReceivePipeline {
   ): Promise<void> {
     this.drain.enter();
     try {
-      // Middleware on an Express instance of the application may have read the body.
-      const incoming = fromNodeRequest(
-        request,
-        request.readableDidRead ? { kind: 'consumed' } : { kind: 'stream', stream: request },
-      );
+      const incoming = fromNodeRequest(request, { kind: 'stream', stream: request });
       const answer = formed(await this.answerOf(incoming, request, receiver));
       sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {

@@ -154,7 +154,7 @@ function readBytes(bytes: Uint8Array, options: ReadOptions): Promise<ReadBody> {
 
 function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
   return new Promise((resolve, reject) => {
-    if (stream.readableEnded) throw payloadConsumed();
+    if (stream.readableDidRead || stream.readableEnded) throw payloadConsumed();
     // Its 'close' may have been emitted already.
     if (stream.destroyed) throw payloadIncomplete();
     const collector = new BodyCollector(options);

@@ -192,13 +192,14 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     expect((await answer).status).toBe(204);
   });
 
-  it('of an event in progress is refused and its file removed', async () => {
-    const { origin } = await start();
+  it('of an event in progress is refused, and takes no space of the spool then', async () => {
+    const { origin } = await start({ maxBytes: 7 * MIB });
     const request = report(large);
     seen.gate = new Gate();
     const first = post(origin, request, csv);
     await seen.gate.reached;
 
+    expect((await post(origin, request, csv)).json?.['code']).toBe('in_progress');
     expect((await post(origin, request, csv)).json?.['code']).toBe('in_progress');
     seen.gate.open();
     expect((await first).status).toBe(204);
