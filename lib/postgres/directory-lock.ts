@@ -94,7 +94,7 @@ export class DirectoryLock {
   private async beat(): Promise<boolean> {
     const now = new Date();
     if (!(await this.isOwn())) {
-      // From now on, each use of the directory looks for the lock.
+      // Each later use of the directory looks for the lock.
       this.lastBeat = -Infinity;
       return false;
     }

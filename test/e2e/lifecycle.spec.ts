@@ -427,17 +427,22 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     expect(runs).toEqual([]);
   });
 
-  it('reads a stream of strings like one of bytes, and rejects one that has ended', async () => {
+  it('reads a stream of strings like one of bytes, and rejects one that was read before', async () => {
     const verifier = started.app.get(WebhookVerifier);
     const { token } = signedBody('ab');
     const request = { method: 'POST', headers: { authorization: `Bearer ${token}` } };
     const ended = Readable.from(['ab']);
     ended.resume();
     await once(ended, 'end');
+    const begun = Readable.from(['a', 'b']);
+    await once(begun, 'data');
+    begun.pause();
 
-    await expect(verifier.verify({ ...request, body: ended })).rejects.toMatchObject({
-      code: 'payload_consumed',
-    });
+    for (const body of [ended, begun]) {
+      await expect(verifier.verify({ ...request, body })).rejects.toMatchObject({
+        code: 'payload_consumed',
+      });
+    }
     const event = await verifier.verify({ ...request, body: Readable.from(['a', 'b']) });
     expect(event.data).toEqual(Buffer.from('ab'));
   });
