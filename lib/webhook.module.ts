@@ -1,9 +1,11 @@
 import {
   ConfigurableModuleBuilder,
+  Inject,
   Injectable,
   Module,
   type DynamicModule,
   type InjectionToken,
+  type NestModule,
   type OnModuleInit,
   type Provider,
 } from '@nestjs/common';
@@ -15,6 +17,7 @@ import { PUBLISHER_EXPORTS, PUBLISHER_PROVIDERS } from './publisher/publisher.pr
 import { noWebhookHttpModule, webhookHttpModule } from './publisher/webhook-http.js';
 import { WebhookPublisher } from './publisher/webhook.publisher.js';
 import { WEBHOOK_INBOX } from './receiver/inbox/inbox-options.js';
+import { WebhookMount } from './receiver/mount/webhook.mount.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver/receiver.constants.js';
 import { RECEIVER_EXPORTS, RECEIVER_PROVIDERS } from './receiver/receiver.providers.js';
 import type {
@@ -129,7 +132,14 @@ const OPTION_PROVIDERS: Provider[] = [
   providers: [...OPTION_PROVIDERS, ...RECEIVER_PROVIDERS, ...PUBLISHER_PROVIDERS],
   exports: [...RECEIVER_EXPORTS, ...PUBLISHER_EXPORTS, WebhookClock],
 })
-export class WebhookModule extends ConfigurableModuleClass {
+export class WebhookModule extends ConfigurableModuleClass implements NestModule {
+  @Inject(WebhookMount) private readonly mount!: WebhookMount;
+
+  /** @hidden */
+  configure(): void {
+    this.mount.protectUnguardedRoutes();
+  }
+
   /**
    * Registers the module with the given options.
    *

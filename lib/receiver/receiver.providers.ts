@@ -1,5 +1,4 @@
 import type { Provider } from '@nestjs/common';
-import { APP_INTERCEPTOR } from '@nestjs/core';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
 import { ReceiverLifecycle } from './receiver.lifecycle.js';
@@ -12,7 +11,6 @@ import { EventPoller } from './event.poller.js';
 import { ReceivedEventWorker } from './queued/received-event.worker.js';
 import { InboxRecorder } from './inbox/inbox.recorder.js';
 import { WebhookInbox } from './inbox/webhook.inbox.js';
-import { UnguardedBodyInterceptor } from './mount/body-shield.js';
 import { WebhookVerifier } from './webhook.verifier.js';
 
 /** The receiving side; the module provides WEBHOOK_RECEIVERS, RECEIVER_SHUTDOWN and WEBHOOK_INBOX. */
@@ -31,7 +29,6 @@ export const RECEIVER_PROVIDERS: readonly Provider[] = [
   EventPoller,
   InboxRecorder,
   WebhookInbox,
-  { provide: APP_INTERCEPTOR, useClass: UnguardedBodyInterceptor },
 ];
 
 /** What applications inject, and what the guard needs on routes of other modules. */

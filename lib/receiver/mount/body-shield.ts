@@ -3,7 +3,6 @@ import {
   BadRequestException,
   type CallHandler,
   type ExecutionContext,
-  Injectable,
   type NestInterceptor,
 } from '@nestjs/common';
 import type { Observable } from 'rxjs';
@@ -91,7 +90,6 @@ function wasShielded(request: Shieldable): boolean {
  * Refuses a signed request with a body on a route without the guard: its token has kept the application's parsers away before the
  * router chose a route, so that neither middleware nor guards have seen the body.
  */
-@Injectable()
 export class UnguardedBodyInterceptor implements NestInterceptor {
   intercept(context: ExecutionContext, next: CallHandler): Observable<unknown> {
     if (context.getType() === 'http') {

@@ -10,6 +10,7 @@ import { ReceivePipeline } from '../receive.js';
 import { WebhookGuard } from '../webhook.guard.js';
 import { ExpressMount } from './express.mount.js';
 import { FastifyMount } from './fastify.mount.js';
+import { UnguardedBodyInterceptor } from './body-shield.js';
 import { type AdapterMount, mountPaths, type NodeHandler } from './mounted-paths.js';
 
 /** Shared by all webhook modules of an application. */
@@ -35,6 +36,19 @@ export class WebhookMount {
     // In a test the adapter is created after the providers; an application context without HTTP has none.
     if (this.adapter() !== undefined) this.prepare();
     else this.adapterHost.init$.subscribe(() => this.prepare());
+  }
+
+  /**
+   * Refuses requests whose body was hidden for a guard that their route does not have. It must run before Nest creates its routes; an
+   * application without the guard hides no body, and its routes run no interceptor for this.
+   */
+  protectUnguardedRoutes(): void {
+    // Nest has not set them if the options are request-scoped, which fails start-up later.
+    const receivers = this.receivers as ResolvedReceivers | undefined;
+    if (receivers === undefined || receivers.size === 0 || !this.isGuarded()) return;
+    const interceptors = this.config.getGlobalInterceptors();
+    if (interceptors.some((one) => one instanceof UnguardedBodyInterceptor)) return;
+    this.config.addGlobalInterceptor(new UnguardedBodyInterceptor());
   }
 
   /** @returns what prevents it */
