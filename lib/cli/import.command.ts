@@ -1,4 +1,3 @@
-import { randomBytes, randomUUID } from 'node:crypto';
 import { isSchemaName, SCHEMA_RULE } from '../postgres/sql-text.js';
 import type { RunStatement } from '../postgres/database.js';
 import { jsonOf, printResult, readInput, readSecret, textOf, UsageError } from './arguments.js';
@@ -150,7 +149,7 @@ function readOfficialSchema(
   throw new UsageError(`--from-schema ${SCHEMA_RULE}.`);
 }
 
-/** A dry run needs no key: it seals with a random one, and writes nothing. */
+/** A dry run needs no key, since it writes nothing. */
 async function readSealingKey(
   values: Values,
   env: CommandIo['env'],
@@ -162,7 +161,7 @@ async function readSealingKey(
     SEALING_KEY_VARIABLE,
   );
   if (id !== undefined && key !== undefined) return { id, key };
-  if (values.apply !== true) return { id: randomUUID(), key: randomBytes(32).toString('base64') };
+  if (values.apply !== true) return undefined;
   throw new UsageError(
     `--apply needs the application's first sealing key: pass its id with --sealing-key-id, and set ${SEALING_KEY_VARIABLE}, or pass --sealing-key-file.`,
   );

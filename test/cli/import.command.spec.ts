@@ -193,6 +193,7 @@ describe('import, before it connects', () => {
     });
 
     it('needs no sealing key', async () => {
+      await imported(['svix', '-', '--apply'], [svixEntry()]);
       const { code } = await commandLine(['svix', '-', '--schema', schema], [svixEntry()], {
         WEBHOOK_SEALING_KEY: '',
       });
@@ -339,6 +340,32 @@ describe('import, before it connects', () => {
     expect(code).toBe(2);
     expect(err).toMatch(/does not open the secret of endpoint "ep_svix"/);
     expect(await countStored()).toBe(1);
+  });
+
+  it('refuses a sealing key under an id that the application does not know', async () => {
+    await imported(['svix', '-', '--apply'], [svixEntry()]);
+    const args = ['svix', '-', '--schema', schema, '--sealing-key-id', 'K1'];
+    const other = { WEBHOOK_SEALING_KEY: 'a key that the application does not have' };
+    const dry = await commandLine(args, [svixEntry({ id: 'ep_2' })], other);
+    const applied = await commandLine([...args, '--apply'], [svixEntry({ id: 'ep_2' })], other);
+
+    for (const { code, err } of [dry, applied]) {
+      expect(code).toBe(2);
+      expect(err).toMatch(
+        /^The sealing key "K1" does not open the secret of endpoint "ep_svix", nor any other: .* call reseal\(\)/,
+      );
+    }
+    expect(await countStored()).toBe(1);
+  });
+
+  it('accepts a sealing key that opens some of the secrets', async () => {
+    await imported(['svix', '-', '--apply'], [svixEntry({ id: 'ep_1' }), svixEntry()]);
+    await database.pool.query(
+      `UPDATE ${schema}.endpoint SET keys = replace(keys::text, '.${KEY_ID}"', '.older"')::json WHERE id = 'ep_1'`,
+    );
+    const { code } = await imported(['svix', '-', '--apply'], [svixEntry({ id: 'ep_2' })]);
+
+    expect([code, await countStored()]).toEqual([0, 3]);
   });
 
   it('refuses a sealing key that is too short, without printing it', async () => {

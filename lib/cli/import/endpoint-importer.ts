@@ -1,8 +1,12 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { SystemClock } from '../../clock/webhook-clock.js';
 import { EndpointRegistry } from '../../endpoints/endpoint.registry.js';
-import type { EndpointStore } from '../../endpoints/endpoint-store.js';
+import type {
+  EndpointStore,
+  SealedEndpointKey,
+  StoredEndpoint,
+} from '../../endpoints/endpoint-store.js';
 import type { SealingKey, SecretSealer } from '../../endpoints/secret-sealer.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 import { WebhookEndpoints } from '../../endpoints/webhook.endpoints.js';
@@ -36,7 +40,8 @@ export interface ImportTarget {
   /** In a transaction, which the caller ends. */
   readonly client: PostgresClient;
   readonly schema: string;
-  readonly sealingKey: SealingKey;
+  /** Left out for a dry run, which seals with a random one. */
+  readonly sealingKey: SealingKey | undefined;
   readonly egress: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>;
 }
 
@@ -135,7 +140,7 @@ function withoutQuery(url: unknown): string | undefined {
 
 async function managerOf(
   store: EndpointStore,
-  sealingKey: SealingKey,
+  sealingKey: SealingKey | undefined,
   egress: ImportTarget['egress'],
 ): Promise<WebhookEndpoints> {
   const problems = new Problems();
@@ -146,7 +151,7 @@ async function managerOf(
       issuer: 'urn:nestjs-webhook-token:import',
       secret: randomBytes(32).toString('base64'),
       endpointStore: store,
-      sealingKeys: [sealingKey],
+      sealingKeys: [sealingKey ?? { id: randomUUID(), key: randomBytes(32).toString('base64') }],
       // Those of the application are not known; what exists elsewhere is not refused.
       endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER },
     },
@@ -157,7 +162,7 @@ async function managerOf(
   if (problem !== undefined) {
     throw new UsageError(`The sealing key cannot be used: ${problem.path} ${problem.message}.`);
   }
-  await requireKeyOf(store, resolved!.sealer);
+  if (sealingKey !== undefined) await requireKeyOf(store, resolved!.sealer, sealingKey.id);
   return new WebhookEndpoints(
     resolved!,
     new EndpointRegistry(resolved!),
@@ -167,22 +172,36 @@ async function managerOf(
   );
 }
 
-/** Stored endpoints that are compared with the sealing key. */
-const COMPARED = 100;
+/** Stored endpoints that are read at once. */
+const PAGE = 1_000;
 
-/** Refuses another key under the id of one that the store uses: the application could not read what it seals. */
-async function requireKeyOf(store: EndpointStore, sealer: SecretSealer): Promise<void> {
-  for (const { id, keys } of await store.list({ limit: COMPARED })) {
-    const sealed = keys.find((key) => sealer.isCurrent(key));
-    if (sealed === undefined) continue;
-    try {
-      sealer.open(id, sealed);
-      return;
-    } catch (error) {
-      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-      throw new UsageError(
-        `The sealing key does not open the secret of endpoint "${id}", which was sealed under the same id: use the key of the application.`,
-      );
+/** Refuses a key that opens none of the stored secrets: the application could not read what it seals. */
+async function requireKeyOf(
+  store: EndpointStore,
+  sealer: SecretSealer,
+  keyId: string,
+): Promise<void> {
+  let unreadable: string | undefined;
+  let page: readonly StoredEndpoint[] = [];
+  do {
+    page = await store.list({ limit: PAGE, after: page.at(-1)?.id });
+    for (const { id, keys } of page) {
+      if (keys.some((key) => canOpen(sealer, id, key))) return;
+      if (keys.length > 0) unreadable ??= id;
     }
+  } while (page.length === PAGE);
+  if (unreadable === undefined) return;
+  throw new UsageError(
+    `The sealing key "${keyId}" does not open the secret of endpoint "${unreadable}", nor any other: pass the first of the application's sealingKeys and its id; if it has replaced another key, call reseal() before you import.`,
+  );
+}
+
+function canOpen(sealer: SecretSealer, endpointId: string, key: SealedEndpointKey): boolean {
+  try {
+    sealer.open(endpointId, key);
+    return true;
+  } catch (error) {
+    if (isWebhookError(error, 'sealed_secret_unreadable')) return false;
+    throw error;
   }
 }
