@@ -846,6 +846,15 @@ describe('import, before it connects', () => {
       expiresAt,
     });
 
+    const rowWith = (more: object): object => ({
+      id: 'ep_1',
+      tenant: null,
+      url: 'https://acme.example/',
+      event_types: '["*"]',
+      secrets: [secretOf(SVIX_SECRET)],
+      ...more,
+    });
+
     async function insert(from: string, id: string, secrets: object[], more = {}): Promise<void> {
       const row = {
         tenant: 'acme',
@@ -903,6 +912,40 @@ describe('import, before it connects', () => {
       }
     });
 
+    it('keeps every secret until it expires', async () => {
+      const now = Date.now();
+      const expiring = [2, 3, 1, 1].map((days, index) =>
+        secretOf(`whsec_${Buffer.alloc(32, index).toString('base64')}`, now + days * DAY),
+      );
+      const secrets = [secretOf(SVIX_SECRET), ...expiring];
+      const { code } = await imported(
+        ['nestjs', '-', '--apply'],
+        [rowWith({ enabled: true, secrets })],
+      );
+      const { keys } = await (await stored()).get('ep_1', { tenant: null });
+      const { headers } = await application!
+        .get(WebhookPublisher)
+        .sign('ep_1', 'order.created', {});
+
+      expect(code).toBe(0);
+      const days = keys.map(({ signsFrom }) => Math.round((signsFrom.getTime() - now) / DAY));
+      expect(days).toEqual([0, 1, 1, 2, 3]);
+      expect(headers['webhook-signature']!.split(' ')).toHaveLength(5);
+    });
+
+    it.each([
+      ['does not expire', secretOf(OTHER_SECRET)],
+      ['expires at a time in words', { secret: OTHER_SECRET, expiresAt: '2099-01-01' }],
+      ['is missing', { expiresAt: Date.now() + DAY }],
+    ])('refuses an older secret that %s', async (_, older) => {
+      const row = rowWith({ enabled: true, secrets: [secretOf(SVIX_SECRET), older] });
+      const { endpoints } = await reported(['nestjs', '-'], [row]);
+
+      expect(endpoints).toMatchObject([
+        { result: 'invalid', problems: [expect.stringMatching(/^secrets: an older one /)] },
+      ]);
+    });
+
     it.each([
       ['without its key', 'ep_1', {}, /encrypted with the key .* WEBHOOKS_ENCRYPTION_KEYS/],
       [
@@ -924,15 +967,6 @@ describe('import, before it connects', () => {
 
       expect(endpoints).toMatchObject([{ result: 'invalid', state: 'enabled' }]);
       expect(endpoints[0]!.problems[0]).toMatch(problem);
-    });
-
-    const rowWith = (more: object): object => ({
-      id: 'ep_1',
-      tenant: null,
-      url: 'https://acme.example/',
-      event_types: '["*"]',
-      secrets: [secretOf(SVIX_SECRET)],
-      ...more,
     });
 
     it.each([

@@ -51,7 +51,8 @@ const LISTED_TWICE =
   'id: is listed twice in the export, with different values; remove one of the entries';
 /** Milliseconds for a statement. */
 const TIMEOUT = 120_000;
-const MAX_OVERLAP = 3_650 * 86_400_000;
+/** Less than the longest overlap, so that equal ones can follow each other. */
+const MAX_OVERLAP = 3_649 * 86_400_000;
 
 /** Creates the endpoints that do not exist, as `WebhookEndpoints.create` does and with the same checks. */
 export async function importEndpoints(
@@ -73,7 +74,7 @@ export async function importEndpoints(
 }
 
 async function importEndpoint(
-  { endpoint, previous, state, notes, problems }: SourceEndpoint,
+  { endpoint, previous = [], state, notes, problems }: SourceEndpoint,
   endpoints: WebhookEndpoints,
 ): Promise<ImportedEndpoint> {
   const shown = {
@@ -97,11 +98,17 @@ async function importEndpoint(
   let id: string | undefined;
   try {
     const created = { ...endpoint, profile: 'standard-webhooks' } as NewEndpoint;
-    const secret = (previous?.secret ?? created.secret) as string;
+    const older = previous
+      .filter(({ expiresAt }) => expiresAt > Date.now())
+      .sort((one, other) => one.expiresAt - other.expiresAt);
+    const [secret, ...newer] = [...older.map((one) => one.secret as string), created.secret];
     ({ id } = (await endpoints.create({ ...created, secret })).endpoint);
-    if (previous !== undefined) {
-      const overlap = Math.min(Math.max(0, previous.expiresAt - Date.now()), MAX_OVERLAP);
-      await endpoints.rotateKey(id, { secret: created.secret, overlap });
+    let overlap = 0;
+    for (const [index, next] of newer.entries()) {
+      // A key replaces those that would sign from the same time on.
+      const remaining = Math.min(older[index]!.expiresAt - Date.now(), MAX_OVERLAP);
+      overlap = Math.max(remaining, overlap + 1);
+      await endpoints.rotateKey(id, { secret: next, overlap });
     }
     if (state === 'disabled') await endpoints.disable(id);
     if (state === 'paused') await endpoints.pause(id);
@@ -153,7 +160,7 @@ async function managerOf(
       endpointStore: store,
       sealingKeys: [sealingKey ?? { id: randomUUID(), key: randomBytes(32).toString('base64') }],
       // Those of the application are not known; what exists elsewhere is not refused.
-      endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER },
+      endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER, keys: Number.MAX_SAFE_INTEGER },
     },
     { clock: new SystemClock(), production: false },
     problems,

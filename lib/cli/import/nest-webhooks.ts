@@ -22,7 +22,16 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
     return { secret: read.secret, expiresAt };
   });
   // Newest first; only those that a rotation has replaced expire.
-  const [current, previous] = opened;
+  const [current, ...older] = opened;
+  const previous = older.flatMap(({ secret, expiresAt }) =>
+    typeof expiresAt === 'number' ? { secret, expiresAt } : [],
+  );
+  const hasSecrets = live.slice(1).every(({ secret }) => textOf(secret) !== undefined);
+  if (previous.length < older.length || !hasSecrets) {
+    problems.push(
+      'secrets: an older one lacks its secret or its expiresAt in epoch milliseconds; correct the export',
+    );
+  }
   const events = jsonList(event_types);
   const isEnabled = booleanOf(enabled);
   if (enabled === undefined) problems.push('enabled: is missing; add it to the export');
@@ -39,10 +48,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
       description: textOf(description),
       secret: current?.secret,
     }),
-    previous:
-      typeof previous?.expiresAt === 'number'
-        ? { secret: previous.secret, expiresAt: previous.expiresAt }
-        : undefined,
+    previous,
     state: isEnabled === true ? 'enabled' : 'disabled',
     notes: isEnabled === true || reason === undefined ? [] : [`was disabled: ${reason}`],
     problems,

@@ -70,7 +70,7 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
       // In the mode "standard" the body is the data, and stays so.
       envelope: isStandard ? false : undefined,
     }),
-    previous: isRotating ? { secret: previous_secret, expiresAt } : undefined,
+    previous: isRotating ? [{ secret: previous_secret, expiresAt }] : [],
     state: disabledAt !== '' ? 'disabled' : isStandard ? 'enabled' : 'paused',
     notes,
     problems,

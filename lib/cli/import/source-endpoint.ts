@@ -7,8 +7,8 @@ import { isObject } from '../../token/json.js';
 export interface SourceEndpoint {
   /** For `WebhookEndpoints.create`, which checks them: values are as the source has them. */
   readonly endpoint: { readonly [Name in keyof NewEndpoint]?: unknown };
-  /** An older secret that still signs, and until when, in epoch milliseconds. */
-  readonly previous?: { readonly secret: unknown; readonly expiresAt: number } | undefined;
+  /** Older secrets that still sign, and until when, in epoch milliseconds. */
+  readonly previous?: readonly { readonly secret: unknown; readonly expiresAt: number }[];
   readonly state: ImportedState;
   /** What is not imported, and what the partner has to change. */
   readonly notes: readonly string[];
