@@ -600,6 +600,17 @@ describe('import, before it connects', () => {
       ['without a tenant', { tenant_id: undefined }, /^tenant_id: /],
       ['that expires', { expires_at: '2027-01-01T00:00:00Z' }, /^expires_at: /],
       [
+        'with a number as the end of its previous secret',
+        {
+          credentials: {
+            secret: SVIX_SECRET,
+            previous_secret: OTHER_SECRET,
+            previous_secret_invalid_at: 1_796_042_875,
+          },
+        },
+        /^credentials\.previous_secret_invalid_at: 1796042875 is unknown/,
+      ],
+      [
         'with broken headers',
         { config: { url: 'https://a.example', custom_headers: '{' } },
         /^config\.custom_headers: /,
