@@ -611,6 +611,11 @@ describe('import, before it connects', () => {
         /^credentials\.previous_secret_invalid_at: 1796042875 is unknown/,
       ],
       [
+        'with headers that are no object',
+        { config: { url: 'https://a.example', custom_headers: 7 } },
+        /^credentials\.headers: /,
+      ],
+      [
         'with broken headers',
         { config: { url: 'https://a.example', custom_headers: '{' } },
         /^config\.custom_headers: /,
@@ -620,6 +625,16 @@ describe('import, before it connects', () => {
 
       expect(endpoints[0]!.problems[0]).toMatch(problem);
     });
+
+    it.each([['{"x-team":"orders"}'], [{ 'x-team': 'orders' }]])(
+      'sends the custom headers %j',
+      async (custom_headers) => {
+        const config = { url: 'https://acme.example/', custom_headers };
+        await imported([...standard, '--apply'], [destination({ config })]);
+
+        expect(await (await stored()).get('des_1')).toMatchObject({ credentials: ['headers'] });
+      },
+    );
 
     it('pauses endpoints of the mode "default", whose partners cannot verify a request yet', async () => {
       const args = ['outpost', '-', '--mode', 'default', '--apply'];

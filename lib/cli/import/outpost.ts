@@ -91,11 +91,11 @@ function patternOf(topic: unknown): unknown {
     .join('.');
 }
 
-/** Outpost stores custom headers as a JSON string. */
+/** Outpost stores custom headers as a JSON string; an object is read too. */
 function readHeaders(value: unknown, problems: string[]): unknown {
-  const text = textOf(value);
-  if (text === undefined) return undefined;
-  const headers = parseJson(text);
+  if (value === '') return undefined;
+  if (typeof value !== 'string') return value;
+  const headers = parseJson(value);
   if (headers === undefined) {
     problems.push('config.custom_headers: is not JSON; correct it in Outpost');
   }
