@@ -15,7 +15,12 @@ import { readConvoy } from './import/convoy.js';
 import type { ImportedEndpoint, ImportTarget } from './import/endpoint-importer.js';
 import { OfficialKeys, readNestWebhooks } from './import/nest-webhooks.js';
 import { type OutpostMode, readOutpost } from './import/outpost.js';
-import { membersOf, type SourceEndpoint } from './import/source-endpoint.js';
+import {
+  elementsOf,
+  membersOf,
+  type SourceEndpoint,
+  withoutDeepLevels,
+} from './import/source-endpoint.js';
 import { readSvix } from './import/svix.js';
 
 /** The environment variables with the sealing key, and with the keys of `@nestjs/webhooks`. */
@@ -192,8 +197,9 @@ function readAll(
   mode: OutpostMode,
   keys: OfficialKeys,
 ): readonly SourceEndpoint[] {
-  if (source === 'convoy') return readConvoy(exported);
-  const items = Array.isArray(exported) ? (exported as unknown[]) : [];
+  const rows = withoutDeepLevels(exported);
+  if (source === 'convoy') return readConvoy(rows);
+  const items = elementsOf(rows);
   if (source === 'svix') return items.map(readSvix);
   if (source === 'outpost') return items.map((item) => readOutpost(item, mode));
   const now = Date.now();
@@ -231,7 +237,7 @@ function reportText({ applied, endpoints }: ImportReport): string {
     id ?? '-',
     tenant ?? '-',
     url ?? '-',
-    [events].flat().join(','),
+    events.join(','),
     envelope ? 'envelope' : 'data',
     state,
   ]);

@@ -46,6 +46,24 @@ const CERTIFICATES = new URL('../egress/certificates/', import.meta.url);
 /** Ten requests in four seconds. */
 const LIMITED = { rate_limit: 10, rate_limit_duration: 4 };
 
+/** Stands for an object with too many levels for any recursion. */
+const DEEP = JSON.stringify('20,000 levels');
+const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
+/** Values that a source never has: no string can be made of the first ones. */
+const MALFORMED = [{ toString: 1 }, [{ toString: 1 }], JSON.parse(DEEP), [JSON.parse(DEEP)]];
+
+/** Copies of a JSON value, each with one member replaced, at any level. */
+function malformed(value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) =>
+    [...MALFORMED, ...malformed(member)].map((other) =>
+      Object.assign(Array.isArray(value) ? [...(value as unknown[])] : { ...value }, {
+        [name]: other,
+      }),
+    ),
+  );
+}
+
 interface Ended {
   readonly code: number;
   readonly out: string;
@@ -58,7 +76,8 @@ async function commandLine(
   env: Record<string, string> = {},
 ): Promise<Ended> {
   const [stdout, stderr] = [new Sink(), new Sink()];
-  const stdin = Readable.from([Buffer.from(JSON.stringify(exported ?? null))]);
+  const json = JSON.stringify(exported ?? null).replaceAll(DEEP, deep);
+  const stdin = Readable.from([Buffer.from(json)]);
   const all = { DATABASE_URL, WEBHOOK_SEALING_KEY: SEALING_KEY, ...env };
   const code = await runCommandLine(['import', ...args], { stdin, stdout, stderr, env: all });
   for (const secret of [...SECRETS, SEALING_KEY]) {
@@ -313,6 +332,11 @@ describe('import, before it connects', () => {
       /^headers: .* x-key; add them/,
     ],
     [
+      'has a hidden header whose name is no string',
+      svixEntry({}, { headers: { headers: {}, sensitive: [{ toString: 1 }] } }),
+      /^headers: .* \{"toString":1\}; add them/,
+    ],
+    [
       'has a header of the library',
       svixEntry({}, { headers: { headers: { 'Content-Type': 'x' }, sensitive: [] } }),
       /^credentials\.headers\["Content-Type"\]: is set by the library/,
@@ -329,6 +353,76 @@ describe('import, before it connects', () => {
 
     expect(endpoints).toMatchObject([{ result: 'invalid' }]);
     expect(endpoints[0]!.problems[0]).toMatch(problem);
+  });
+
+  it.each<[source: string, args: string[], rows: unknown[]]>([
+    ['svix', [], malformed(svixEntry({}, { headers: { headers: {}, sensitive: ['x-key'] } }))],
+    [
+      'outpost',
+      ['--mode', 'standard'],
+      [
+        ...malformed(
+          destination({
+            config: { url: 'https://acme.example/', custom_headers: { 'x-team': 'orders' } },
+            credentials: { secret: SVIX_SECRET, previous_secret: OTHER_SECRET },
+            filter: { data: { status: { $in: ['paid'] } } },
+          }),
+        ),
+        ...[1, 2].map(() => destination({ config: { custom_headers: deep } })),
+      ],
+    ],
+    [
+      'nestjs',
+      [],
+      [
+        ...malformed({
+          id: 'ep_1',
+          tenant: null,
+          url: 'https://acme.example/',
+          event_types: ['*'],
+          enabled: true,
+          secrets: [{ secret: SVIX_SECRET }, { secret: OTHER_SECRET, expiresAt: 1e15 }],
+        }),
+        ...[1, 2].map(() => ({ id: 'ep_2', event_types: `[${deep}]` })),
+      ],
+    ],
+  ])('reports malformed rows of %s', async (source, args, rows) => {
+    const { endpoints } = await reported([source, '-', ...args], rows);
+
+    expect(endpoints).toHaveLength(rows.length);
+  });
+
+  it('reports malformed rows of convoy', async () => {
+    const exported = convoyExport(LIMITED) as Record<string, object[]>;
+    const one = (name: string): object => exported[name]![0]!;
+    const [endpoint, subscription, filter] = [
+      one('endpoints'),
+      one('subscriptions'),
+      one('filters'),
+    ];
+    const endpoints = [
+      { api_key: { header_name: 'x-key', header_value: 'k3y' } },
+      { basic_auth: { username: 'acme', password: 'p:w' } },
+      { oauth2: CONVOY_OAUTH2 },
+    ].flatMap((authentication) =>
+      malformed({
+        ...endpoint,
+        authentication: { type: Object.keys(authentication)[0], ...authentication },
+        mtls_client_cert: { client_cert: 'x', client_key: 'y' },
+      }),
+    );
+    for (const all of [
+      { endpoints, subscriptions: [subscription], filters: [filter] },
+      {
+        endpoints: [endpoint],
+        subscriptions: malformed(subscription),
+        filters: malformed(filter),
+      },
+    ]) {
+      const report = await reported(['convoy', '-'], all);
+
+      expect(report.endpoints).toHaveLength(all.endpoints.length);
+    }
   });
 
   it('refuses a sealing key that the application does not have', async () => {
@@ -703,6 +797,23 @@ describe('import, before it connects', () => {
         /^authentication: /,
       ],
       ['has an API key without a header', { authentication: { type: 'api_key' } }, {}, /^credent/],
+      [
+        'has an API key whose header is no string',
+        {
+          authentication: {
+            type: 'api_key',
+            api_key: { header_name: { toString: 1 }, header_value: 'v' },
+          },
+        },
+        {},
+        /^credentials\.headers/,
+      ],
+      [
+        'has no password',
+        { authentication: { type: 'basic_auth', basic_auth: { username: 'acme' } } },
+        {},
+        /^authentication: its user name/,
+      ],
       [
         'has a client certificate without its key',
         { mtls_client_cert: { client_cert: 'x', client_key: '[REDACTED]' } },

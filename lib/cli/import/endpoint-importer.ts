@@ -81,7 +81,7 @@ async function importEndpoint(
     id: shownText(endpoint.id),
     tenant: shownText(endpoint.tenant),
     url: withoutQuery(endpoint.url),
-    events: (endpoint.events ?? ['**']) as readonly string[],
+    events: [endpoint.events ?? '**'].flat().filter((one) => typeof one === 'string'),
     state,
     envelope: endpoint.envelope !== false,
     notes,

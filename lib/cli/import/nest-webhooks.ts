@@ -7,6 +7,7 @@ import {
   membersOf,
   type SourceEndpoint,
   textOf,
+  withoutDeepLevels,
 } from './source-endpoint.js';
 
 /** Reads a row of the table `endpoints` of `@nestjs/webhooks`. */
@@ -17,7 +18,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
     .map(membersOf)
     .filter(({ expiresAt }) => typeof expiresAt !== 'number' || expiresAt > now);
   const opened = live.map(({ secret, expiresAt }) => {
-    const read = keys.open(String(id), textOf(secret));
+    const read = keys.open(textOf(id) ?? '', textOf(secret));
     if (read.problem !== undefined) problems.push(`secrets: ${read.problem}`);
     return { secret: read.secret, expiresAt };
   });
@@ -57,7 +58,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
 
 /** MySQL exports JSON columns as strings. */
 function jsonList(value: unknown): readonly unknown[] {
-  return elementsOf(typeof value === 'string' ? parseJson(value) : value);
+  return elementsOf(typeof value === 'string' ? withoutDeepLevels(parseJson(value)) : value);
 }
 
 const SEALED = 'sealed.v1.';

@@ -10,6 +10,7 @@ import {
   textOf,
   timeOf,
   unlessEmpty,
+  withoutDeepLevels,
 } from './source-endpoint.js';
 
 /** How Outpost signs: the value of its setting DESTINATIONS_WEBHOOK_MODE. */
@@ -95,7 +96,7 @@ function patternOf(topic: unknown): unknown {
 function readHeaders(value: unknown, problems: string[]): unknown {
   if (value === '') return undefined;
   if (typeof value !== 'string') return value;
-  const headers = parseJson(value);
+  const headers = withoutDeepLevels(parseJson(value));
   if (headers === undefined) {
     problems.push('config.custom_headers: is not JSON; correct it in Outpost');
   }
