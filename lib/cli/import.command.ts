@@ -9,6 +9,7 @@ import {
   readDatabaseCall,
   requireOptionsOnly,
   requireTables,
+  withDatabase,
   withTransaction,
 } from './database.js';
 import { readConvoy } from './import/convoy.js';
@@ -94,24 +95,23 @@ export async function run(
   const sealingKey = await readSealingKey(values, call.env);
   const keys = new OfficialKeys(keysOf(call.env[OFFICIAL_KEYS_VARIABLE]));
   const exported = file === undefined ? undefined : await readExport(file, io);
-  const read = (rows: unknown): readonly SourceEndpoint[] => readAll(source, rows, mode, keys);
-  const given = exported === undefined ? undefined : read(exported);
   // Loads Nest, which other commands do not need.
-  const { importEndpoints } = await installed(async () => import('./import/endpoint-importer.js'));
+  const { checkUrls, importEndpoints } = await installed(
+    async () => import('./import/endpoint-importer.js'),
+  );
   const isStrict = values['skip-invalid'] !== true;
-  const report = await withTransaction<ImportReport>(call, async (client, query) => {
+  const rows = await withDatabase(call, async (query) => {
     await requireTables(query, call);
-    const target: ImportTarget = {
-      client,
-      schema: call.schema,
-      sealingKey,
-      egress: {
-        allowHttp: values['allow-http'],
-        allowPrivateNetworks: values['allow-private'],
-      },
-    };
-    const found = given ?? read(await readOfficialTable(query, fromSchema));
-    if (found.length === 0) throw new UsageError(EMPTY[source]);
+    return file === undefined ? readOfficialTable(query, fromSchema) : exported;
+  });
+  const found = readAll(source, rows, mode, keys);
+  if (found.length === 0) throw new UsageError(EMPTY[source]);
+  const egress = await checkUrls(found, {
+    allowHttp: values['allow-http'],
+    allowPrivateNetworks: values['allow-private'],
+  });
+  const report = await withTransaction<ImportReport>(call, async (client) => {
+    const target = { client, schema: call.schema, sealingKey, egress };
     const endpoints = await importEndpoints(found, target);
     const isRefused = isStrict && endpoints.some(({ result }) => result === 'invalid');
     const applied = values.apply === true && !isRefused;

@@ -1,4 +1,5 @@
 import { createCipheriv, createHash, hkdfSync } from 'node:crypto';
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -7,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { HttpModule } from '@nestjs/axios';
 import { Test, type TestingModule } from '@nestjs/testing';
 import {
@@ -228,6 +229,32 @@ describe('import, before it connects', () => {
       expect(out).not.toContain('t0p');
     });
   });
+
+  it.each([[[]], [['--apply']]])(
+    'resolves hosts while it holds no lock that an application waits for (%j)',
+    async (apply: string[]) => {
+      const locks: unknown[] = [];
+      const lookup = jest.spyOn(dns, 'lookup').mockImplementation(((
+        _host: string,
+        _options: object,
+        callback: (error: null, addresses: dns.LookupAddress[]) => void,
+      ) => {
+        const held = `SELECT 1 FROM pg_locks WHERE relation = '${schema}.endpoint'::regclass AND pid <> pg_backend_pid()`;
+        void database.pool
+          .query(held)
+          .then(({ rows }) => locks.push(rows))
+          .finally(() => callback(null, [{ address: '93.184.216.34', family: 4 }]));
+      }) as typeof dns.lookup);
+      const entries = ['93.184.216.34', 'one.example', 'two.example'].map((host, index) =>
+        svixEntry({ id: `ep_${index}`, url: `https://${host}/` }),
+      );
+      const { code } = await imported(['svix', '-', ...apply], entries);
+      lookup.mockRestore();
+
+      expect(code).toBe(0);
+      expect(locks).toEqual([[], []]);
+    },
+  );
 
   it('creates each endpoint once', async () => {
     const entries = [svixEntry(), svixEntry({ id: 'ep_2', url: 'https://acme.example/2' })];

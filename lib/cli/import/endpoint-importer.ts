@@ -12,12 +12,12 @@ import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js'
 import { WebhookEndpoints } from '../../endpoints/webhook.endpoints.js';
 import { isWebhookError, WebhookDeliveryError } from '../../errors/webhook.error.js';
 import { Problems } from '../../options/problems.js';
-import type { EgressOptions } from '../../egress/egress-policy.js';
+import { type EgressOptions, EgressPolicy } from '../../egress/egress-policy.js';
 import type { PostgresClient } from '../../postgres/database.js';
 import { PostgresEndpointStore } from '../../postgres/postgres-endpoint.store.js';
 import { resolvePublisherOptions } from '../../publisher/publisher-options.resolver.js';
 import { UsageError } from '../arguments.js';
-import type { ImportedState, SourceEndpoint } from './source-endpoint.js';
+import { type ImportedState, membersOf, type SourceEndpoint } from './source-endpoint.js';
 
 /** The outcome for one endpoint. Never contains a secret. */
 export interface ImportedEndpoint {
@@ -42,7 +42,43 @@ export interface ImportTarget {
   readonly schema: string;
   /** Left out for a dry run, which seals with a random one. */
   readonly sealingKey: SealingKey | undefined;
-  readonly egress: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>;
+  /** Of {@link checkUrls}. */
+  readonly egress: EgressPolicy;
+}
+
+/** Checks that run at once: a host has 3 s to resolve, and few resolve at the same time. */
+const CHECKS = 4;
+
+/** Resolves each URL once. */
+class CheckedUrls extends EgressPolicy {
+  private readonly checked = new Map<string, Promise<URL>>();
+
+  override async checkResolvedUrl(url: string): Promise<URL> {
+    const check = this.checked.get(url) ?? super.checkResolvedUrl(url);
+    this.checked.set(url, check);
+    return check;
+  }
+}
+
+/** Checks all URLs before the transaction, during which the application would wait for each host that does not resolve. */
+export async function checkUrls(
+  found: readonly SourceEndpoint[],
+  options: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>,
+): Promise<EgressPolicy> {
+  const egress = new CheckedUrls(options);
+  const urls = found
+    .flatMap(({ endpoint: { url, credentials } }) => [
+      url,
+      membersOf(membersOf(credentials)['oauth2'])['tokenUrl'],
+    ])
+    .filter((url) => typeof url === 'string')
+    .values();
+  const checkNext = async (): Promise<void> => {
+    // A refusal is reported with the other problems of its endpoint.
+    for (const url of urls) await egress.checkResolvedUrl(url).catch(() => {});
+  };
+  await Promise.all(Array.from({ length: CHECKS }, checkNext));
+  return egress;
 }
 
 const OTHER_TENANT =
@@ -153,7 +189,6 @@ async function managerOf(
   const problems = new Problems();
   const { resolved } = resolvePublisherOptions(
     {
-      ...egress,
       // Options need a key. Nothing is signed with this one.
       issuer: 'urn:nestjs-webhook-token:import',
       secret: randomBytes(32).toString('base64'),
@@ -170,9 +205,10 @@ async function managerOf(
     throw new UsageError(`The sealing key cannot be used: ${problem.path} ${problem.message}.`);
   }
   if (sealingKey !== undefined) await requireKeyOf(store, resolved!.sealer, sealingKey.id);
+  const checked = { ...resolved!, egress };
   return new WebhookEndpoints(
-    resolved!,
-    new EndpointRegistry(resolved!),
+    checked,
+    new EndpointRegistry(checked),
     { attempt: async () => Promise.reject(new Error('This command sends nothing.')) },
     async () => {},
     {},
