@@ -28,7 +28,6 @@ import { TestDatabase } from '../postgres/database.js';
 import { Sink } from './conformance-run.js';
 import {
   CONVOY_OAUTH2,
-  CONVOY_SECRET,
   convoyExport,
   destination,
   HEX_SECRET,
@@ -778,7 +777,10 @@ describe('import, before it connects', () => {
 
   describe('from Convoy', () => {
     it('keeps the key, and pauses the endpoint until its partner verifies Standard Webhooks', async () => {
-      const { code } = await imported(['convoy', '-', '--apply'], convoyExport());
+      // Convoy signs with the bytes of UTF-8.
+      const secret = 'a secret with an Ü, such as customers choose';
+      const exported = convoyExport({ secrets: [{ value: secret }] });
+      const { code, out } = await imported(['convoy', '-', '--apply'], exported);
       const app = await start();
       const publisher = app.get(WebhookPublisher);
       const endpoint = await app.get(WebhookEndpoints).get('01HCONVOY');
@@ -792,7 +794,8 @@ describe('import, before it connects', () => {
         pausedAt: expect.any(Date),
         settings: { timeout: 10_000 },
       });
-      const partner = new Webhook(CONVOY_SECRET, { format: 'raw' });
+      expect(out).toContain(": new Webhook(Buffer.from(secret), { format: 'raw' });");
+      const partner = new Webhook(Buffer.from(secret), { format: 'raw' });
       expect(partner.verify(String(body), headers as Record<string, string>)).toMatchObject({
         type: 'order.created',
         data: { id: 'o1' },

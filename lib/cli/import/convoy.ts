@@ -51,7 +51,7 @@ function readEndpoint(endpoint: Members, subscriptions: readonly Members[]): Sou
   const { uid, owner_id, url, target_url, name, title, description, status, ...rest } = endpoint;
   const problems: string[] = [];
   const notes = [
-    "the partner has to verify Standard Webhooks instead of X-Convoy-Signature; the key is its secret's bytes: new Webhook(secret, { format: 'raw' }); then call resume",
+    "the partner has to verify Standard Webhooks instead of X-Convoy-Signature; the key is its secret's bytes: new Webhook(Buffer.from(secret), { format: 'raw' }); then call resume",
   ];
   const state = STATES.get(status);
   if (state === undefined) {
