@@ -88,15 +88,12 @@ export async function withDatabase<T>(
 /**
  * Runs work in one transaction, and commits it if the work says so.
  *
- * @param work - gets the connection, as a client of a store and to run statements on
+ * @param work - gets the connection, as a client of a store
  * @throws as {@link withDatabase}
  */
 export async function withTransaction<T>(
   call: DatabaseCall,
-  work: (
-    client: PostgresClient,
-    run: RunStatement,
-  ) => Promise<{ readonly commit: boolean; readonly result: T }>,
+  work: (client: PostgresClient) => Promise<{ readonly commit: boolean; readonly result: T }>,
 ): Promise<T> {
   return withPool(call, async (pool) => {
     const connection = await pool.connect();
@@ -107,7 +104,7 @@ export async function withTransaction<T>(
       const client: PostgresClient = {
         query: async (text, values) => connection.query(text, values),
       };
-      const { commit, result } = await work(client, statementsOn(client));
+      const { commit, result } = await work(client);
       await connection.query(commit ? 'COMMIT' : 'ROLLBACK');
       return result;
     } finally {

@@ -1,4 +1,3 @@
-import { randomBytes, randomUUID } from 'node:crypto';
 import { isSchemaName, SCHEMA_RULE } from '../postgres/sql-text.js';
 import type { RunStatement } from '../postgres/database.js';
 import { jsonOf, printResult, readInput, readSecret, textOf, UsageError } from './arguments.js';
@@ -10,13 +9,19 @@ import {
   readDatabaseCall,
   requireOptionsOnly,
   requireTables,
+  withDatabase,
   withTransaction,
 } from './database.js';
 import { readConvoy } from './import/convoy.js';
 import type { ImportedEndpoint, ImportTarget } from './import/endpoint-importer.js';
 import { OfficialKeys, readNestWebhooks } from './import/nest-webhooks.js';
 import { type OutpostMode, readOutpost } from './import/outpost.js';
-import { membersOf, type SourceEndpoint } from './import/source-endpoint.js';
+import {
+  elementsOf,
+  membersOf,
+  type SourceEndpoint,
+  withoutDeepLevels,
+} from './import/source-endpoint.js';
 import { readSvix } from './import/svix.js';
 
 /** The environment variables with the sealing key, and with the keys of `@nestjs/webhooks`. */
@@ -90,24 +95,23 @@ export async function run(
   const sealingKey = await readSealingKey(values, call.env);
   const keys = new OfficialKeys(keysOf(call.env[OFFICIAL_KEYS_VARIABLE]));
   const exported = file === undefined ? undefined : await readExport(file, io);
-  const read = (rows: unknown): readonly SourceEndpoint[] => readAll(source, rows, mode, keys);
-  const given = exported === undefined ? undefined : read(exported);
   // Loads Nest, which other commands do not need.
-  const { importEndpoints } = await installed(async () => import('./import/endpoint-importer.js'));
+  const { checkUrls, importEndpoints } = await installed(
+    async () => import('./import/endpoint-importer.js'),
+  );
   const isStrict = values['skip-invalid'] !== true;
-  const report = await withTransaction<ImportReport>(call, async (client, query) => {
+  const rows = await withDatabase(call, async (query) => {
     await requireTables(query, call);
-    const target: ImportTarget = {
-      client,
-      schema: call.schema,
-      sealingKey,
-      egress: {
-        allowHttp: values['allow-http'],
-        allowPrivateNetworks: values['allow-private'],
-      },
-    };
-    const found = given ?? read(await readOfficialTable(query, fromSchema));
-    if (found.length === 0) throw new UsageError(EMPTY[source]);
+    return file === undefined ? readOfficialTable(query, fromSchema) : exported;
+  });
+  const found = readAll(source, rows, mode, keys);
+  if (found.length === 0) throw new UsageError(EMPTY[source]);
+  const egress = await checkUrls(found, {
+    allowHttp: values['allow-http'],
+    allowPrivateNetworks: values['allow-private'],
+  });
+  const report = await withTransaction<ImportReport>(call, async (client) => {
+    const target = { client, schema: call.schema, sealingKey, egress };
     const endpoints = await importEndpoints(found, target);
     const isRefused = isStrict && endpoints.some(({ result }) => result === 'invalid');
     const applied = values.apply === true && !isRefused;
@@ -150,7 +154,7 @@ function readOfficialSchema(
   throw new UsageError(`--from-schema ${SCHEMA_RULE}.`);
 }
 
-/** A dry run needs no key: it seals with a random one, and writes nothing. */
+/** A dry run needs no key, since it writes nothing. */
 async function readSealingKey(
   values: Values,
   env: CommandIo['env'],
@@ -162,7 +166,7 @@ async function readSealingKey(
     SEALING_KEY_VARIABLE,
   );
   if (id !== undefined && key !== undefined) return { id, key };
-  if (values.apply !== true) return { id: randomUUID(), key: randomBytes(32).toString('base64') };
+  if (values.apply !== true) return undefined;
   throw new UsageError(
     `--apply needs the application's first sealing key: pass its id with --sealing-key-id, and set ${SEALING_KEY_VARIABLE}, or pass --sealing-key-file.`,
   );
@@ -193,8 +197,9 @@ function readAll(
   mode: OutpostMode,
   keys: OfficialKeys,
 ): readonly SourceEndpoint[] {
-  if (source === 'convoy') return readConvoy(exported);
-  const items = Array.isArray(exported) ? (exported as unknown[]) : [];
+  const rows = withoutDeepLevels(exported);
+  if (source === 'convoy') return readConvoy(rows);
+  const items = elementsOf(rows);
   if (source === 'svix') return items.map(readSvix);
   if (source === 'outpost') return items.map((item) => readOutpost(item, mode));
   const now = Date.now();
@@ -232,7 +237,7 @@ function reportText({ applied, endpoints }: ImportReport): string {
     id ?? '-',
     tenant ?? '-',
     url ?? '-',
-    [events].flat().join(','),
+    events.join(','),
     envelope ? 'envelope' : 'data',
     state,
   ]);

@@ -1,4 +1,5 @@
 import { createCipheriv, createHash, hkdfSync } from 'node:crypto';
+import dns from 'node:dns';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
@@ -7,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { HttpModule } from '@nestjs/axios';
 import { Test, type TestingModule } from '@nestjs/testing';
 import {
@@ -27,7 +28,6 @@ import { TestDatabase } from '../postgres/database.js';
 import { Sink } from './conformance-run.js';
 import {
   CONVOY_OAUTH2,
-  CONVOY_SECRET,
   convoyExport,
   destination,
   HEX_SECRET,
@@ -46,6 +46,24 @@ const CERTIFICATES = new URL('../egress/certificates/', import.meta.url);
 /** Ten requests in four seconds. */
 const LIMITED = { rate_limit: 10, rate_limit_duration: 4 };
 
+/** Stands for an object with too many levels for any recursion. */
+const DEEP = JSON.stringify('20,000 levels');
+const deep = `${'{"a":'.repeat(20_000)}1${'}'.repeat(20_000)}`;
+/** Values that a source never has: no string can be made of the first ones. */
+const MALFORMED = [{ toString: 1 }, [{ toString: 1 }], JSON.parse(DEEP), [JSON.parse(DEEP)]];
+
+/** Copies of a JSON value, each with one member replaced, at any level. */
+function malformed(value: unknown): unknown[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) =>
+    [...MALFORMED, ...malformed(member)].map((other) =>
+      Object.assign(Array.isArray(value) ? [...(value as unknown[])] : { ...value }, {
+        [name]: other,
+      }),
+    ),
+  );
+}
+
 interface Ended {
   readonly code: number;
   readonly out: string;
@@ -58,7 +76,8 @@ async function commandLine(
   env: Record<string, string> = {},
 ): Promise<Ended> {
   const [stdout, stderr] = [new Sink(), new Sink()];
-  const stdin = Readable.from([Buffer.from(JSON.stringify(exported ?? null))]);
+  const json = JSON.stringify(exported ?? null).replaceAll(DEEP, deep);
+  const stdin = Readable.from([Buffer.from(json)]);
   const all = { DATABASE_URL, WEBHOOK_SEALING_KEY: SEALING_KEY, ...env };
   const code = await runCommandLine(['import', ...args], { stdin, stdout, stderr, env: all });
   for (const secret of [...SECRETS, SEALING_KEY]) {
@@ -193,6 +212,7 @@ describe('import, before it connects', () => {
     });
 
     it('needs no sealing key', async () => {
+      await imported(['svix', '-', '--apply'], [svixEntry()]);
       const { code } = await commandLine(['svix', '-', '--schema', schema], [svixEntry()], {
         WEBHOOK_SEALING_KEY: '',
       });
@@ -208,6 +228,32 @@ describe('import, before it connects', () => {
       expect(out).not.toContain('t0p');
     });
   });
+
+  it.each([[[]], [['--apply']]])(
+    'resolves hosts while it holds no lock that an application waits for (%j)',
+    async (apply: string[]) => {
+      const locks: unknown[] = [];
+      const lookup = jest.spyOn(dns, 'lookup').mockImplementation(((
+        _host: string,
+        _options: object,
+        callback: (error: null, addresses: dns.LookupAddress[]) => void,
+      ) => {
+        const held = `SELECT 1 FROM pg_locks WHERE relation = '${schema}.endpoint'::regclass AND pid <> pg_backend_pid()`;
+        void database.pool
+          .query(held)
+          .then(({ rows }) => locks.push(rows))
+          .finally(() => callback(null, [{ address: '93.184.216.34', family: 4 }]));
+      }) as typeof dns.lookup);
+      const entries = ['93.184.216.34', 'one.example', 'two.example'].map((host, index) =>
+        svixEntry({ id: `ep_${index}`, url: `https://${host}/` }),
+      );
+      const { code } = await imported(['svix', '-', ...apply], entries);
+      lookup.mockRestore();
+
+      expect(code).toBe(0);
+      expect(locks).toEqual([[], []]);
+    },
+  );
 
   it('creates each endpoint once', async () => {
     const entries = [svixEntry(), svixEntry({ id: 'ep_2', url: 'https://acme.example/2' })];
@@ -312,6 +358,11 @@ describe('import, before it connects', () => {
       /^headers: .* x-key; add them/,
     ],
     [
+      'has a hidden header whose name is no string',
+      svixEntry({}, { headers: { headers: {}, sensitive: [{ toString: 1 }] } }),
+      /^headers: .* \{"toString":1\}; add them/,
+    ],
+    [
       'has a header of the library',
       svixEntry({}, { headers: { headers: { 'Content-Type': 'x' }, sensitive: [] } }),
       /^credentials\.headers\["Content-Type"\]: is set by the library/,
@@ -330,6 +381,76 @@ describe('import, before it connects', () => {
     expect(endpoints[0]!.problems[0]).toMatch(problem);
   });
 
+  it.each<[source: string, args: string[], rows: unknown[]]>([
+    ['svix', [], malformed(svixEntry({}, { headers: { headers: {}, sensitive: ['x-key'] } }))],
+    [
+      'outpost',
+      ['--mode', 'standard'],
+      [
+        ...malformed(
+          destination({
+            config: { url: 'https://acme.example/', custom_headers: { 'x-team': 'orders' } },
+            credentials: { secret: SVIX_SECRET, previous_secret: OTHER_SECRET },
+            filter: { data: { status: { $in: ['paid'] } } },
+          }),
+        ),
+        ...[1, 2].map(() => destination({ config: { custom_headers: deep } })),
+      ],
+    ],
+    [
+      'nestjs',
+      [],
+      [
+        ...malformed({
+          id: 'ep_1',
+          tenant: null,
+          url: 'https://acme.example/',
+          event_types: ['*'],
+          enabled: true,
+          secrets: [{ secret: SVIX_SECRET }, { secret: OTHER_SECRET, expiresAt: 1e15 }],
+        }),
+        ...[1, 2].map(() => ({ id: 'ep_2', event_types: `[${deep}]` })),
+      ],
+    ],
+  ])('reports malformed rows of %s', async (source, args, rows) => {
+    const { endpoints } = await reported([source, '-', ...args], rows);
+
+    expect(endpoints).toHaveLength(rows.length);
+  });
+
+  it('reports malformed rows of convoy', async () => {
+    const exported = convoyExport(LIMITED) as Record<string, object[]>;
+    const one = (name: string): object => exported[name]![0]!;
+    const [endpoint, subscription, filter] = [
+      one('endpoints'),
+      one('subscriptions'),
+      one('filters'),
+    ];
+    const endpoints = [
+      { api_key: { header_name: 'x-key', header_value: 'k3y' } },
+      { basic_auth: { username: 'acme', password: 'p:w' } },
+      { oauth2: CONVOY_OAUTH2 },
+    ].flatMap((authentication) =>
+      malformed({
+        ...endpoint,
+        authentication: { type: Object.keys(authentication)[0], ...authentication },
+        mtls_client_cert: { client_cert: 'x', client_key: 'y' },
+      }),
+    );
+    for (const all of [
+      { endpoints, subscriptions: [subscription], filters: [filter] },
+      {
+        endpoints: [endpoint],
+        subscriptions: malformed(subscription),
+        filters: malformed(filter),
+      },
+    ]) {
+      const report = await reported(['convoy', '-'], all);
+
+      expect(report.endpoints).toHaveLength(all.endpoints.length);
+    }
+  });
+
   it('refuses a sealing key that the application does not have', async () => {
     await imported(['svix', '-', '--apply'], [svixEntry()]);
     const { code, err } = await imported(['svix', '-', '--apply'], [svixEntry({ id: 'ep_2' })], {
@@ -339,6 +460,32 @@ describe('import, before it connects', () => {
     expect(code).toBe(2);
     expect(err).toMatch(/does not open the secret of endpoint "ep_svix"/);
     expect(await countStored()).toBe(1);
+  });
+
+  it('refuses a sealing key under an id that the application does not know', async () => {
+    await imported(['svix', '-', '--apply'], [svixEntry()]);
+    const args = ['svix', '-', '--schema', schema, '--sealing-key-id', 'K1'];
+    const other = { WEBHOOK_SEALING_KEY: 'a key that the application does not have' };
+    const dry = await commandLine(args, [svixEntry({ id: 'ep_2' })], other);
+    const applied = await commandLine([...args, '--apply'], [svixEntry({ id: 'ep_2' })], other);
+
+    for (const { code, err } of [dry, applied]) {
+      expect(code).toBe(2);
+      expect(err).toMatch(
+        /^The sealing key "K1" does not open the secret of endpoint "ep_svix", nor any other: .* call reseal\(\)/,
+      );
+    }
+    expect(await countStored()).toBe(1);
+  });
+
+  it('accepts a sealing key that opens some of the secrets', async () => {
+    await imported(['svix', '-', '--apply'], [svixEntry({ id: 'ep_1' }), svixEntry()]);
+    await database.pool.query(
+      `UPDATE ${schema}.endpoint SET keys = replace(keys::text, '.${KEY_ID}"', '.older"')::json WHERE id = 'ep_1'`,
+    );
+    const { code } = await imported(['svix', '-', '--apply'], [svixEntry({ id: 'ep_2' })]);
+
+    expect([code, await countStored()]).toEqual([0, 3]);
   });
 
   it('refuses a sealing key that is too short, without printing it', async () => {
@@ -573,6 +720,22 @@ describe('import, before it connects', () => {
       ['without a tenant', { tenant_id: undefined }, /^tenant_id: /],
       ['that expires', { expires_at: '2027-01-01T00:00:00Z' }, /^expires_at: /],
       [
+        'with a number as the end of its previous secret',
+        {
+          credentials: {
+            secret: SVIX_SECRET,
+            previous_secret: OTHER_SECRET,
+            previous_secret_invalid_at: 1_796_042_875,
+          },
+        },
+        /^credentials\.previous_secret_invalid_at: 1796042875 is unknown/,
+      ],
+      [
+        'with headers that are no object',
+        { config: { url: 'https://a.example', custom_headers: 7 } },
+        /^credentials\.headers: /,
+      ],
+      [
         'with broken headers',
         { config: { url: 'https://a.example', custom_headers: '{' } },
         /^config\.custom_headers: /,
@@ -582,6 +745,16 @@ describe('import, before it connects', () => {
 
       expect(endpoints[0]!.problems[0]).toMatch(problem);
     });
+
+    it.each([['{"x-team":"orders"}'], [{ 'x-team': 'orders' }]])(
+      'sends the custom headers %j',
+      async (custom_headers) => {
+        const config = { url: 'https://acme.example/', custom_headers };
+        await imported([...standard, '--apply'], [destination({ config })]);
+
+        expect(await (await stored()).get('des_1')).toMatchObject({ credentials: ['headers'] });
+      },
+    );
 
     it('pauses endpoints of the mode "default", whose partners cannot verify a request yet', async () => {
       const args = ['outpost', '-', '--mode', 'default', '--apply'];
@@ -604,7 +777,10 @@ describe('import, before it connects', () => {
 
   describe('from Convoy', () => {
     it('keeps the key, and pauses the endpoint until its partner verifies Standard Webhooks', async () => {
-      const { code } = await imported(['convoy', '-', '--apply'], convoyExport());
+      // Convoy signs with the bytes of UTF-8.
+      const secret = 'a secret with an Ü, such as customers choose';
+      const exported = convoyExport({ secrets: [{ value: secret }] });
+      const { code, out } = await imported(['convoy', '-', '--apply'], exported);
       const app = await start();
       const publisher = app.get(WebhookPublisher);
       const endpoint = await app.get(WebhookEndpoints).get('01HCONVOY');
@@ -618,7 +794,8 @@ describe('import, before it connects', () => {
         pausedAt: expect.any(Date),
         settings: { timeout: 10_000 },
       });
-      const partner = new Webhook(CONVOY_SECRET, { format: 'raw' });
+      expect(out).toContain(": new Webhook(Buffer.from(secret), { format: 'raw' });");
+      const partner = new Webhook(Buffer.from(secret), { format: 'raw' });
       expect(partner.verify(String(body), headers as Record<string, string>)).toMatchObject({
         type: 'order.created',
         data: { id: 'o1' },
@@ -650,6 +827,23 @@ describe('import, before it connects', () => {
         /^authentication: /,
       ],
       ['has an API key without a header', { authentication: { type: 'api_key' } }, {}, /^credent/],
+      [
+        'has an API key whose header is no string',
+        {
+          authentication: {
+            type: 'api_key',
+            api_key: { header_name: { toString: 1 }, header_value: 'v' },
+          },
+        },
+        {},
+        /^credentials\.headers/,
+      ],
+      [
+        'has no password',
+        { authentication: { type: 'basic_auth', basic_auth: { username: 'acme' } } },
+        {},
+        /^authentication: its user name/,
+      ],
       [
         'has a client certificate without its key',
         { mtls_client_cert: { client_cert: 'x', client_key: '[REDACTED]' } },
@@ -819,6 +1013,15 @@ describe('import, before it connects', () => {
       expiresAt,
     });
 
+    const rowWith = (more: object): object => ({
+      id: 'ep_1',
+      tenant: null,
+      url: 'https://acme.example/',
+      event_types: '["*"]',
+      secrets: [secretOf(SVIX_SECRET)],
+      ...more,
+    });
+
     async function insert(from: string, id: string, secrets: object[], more = {}): Promise<void> {
       const row = {
         tenant: 'acme',
@@ -876,6 +1079,40 @@ describe('import, before it connects', () => {
       }
     });
 
+    it('keeps every secret until it expires', async () => {
+      const now = Date.now();
+      const expiring = [2, 3, 1, 1].map((days, index) =>
+        secretOf(`whsec_${Buffer.alloc(32, index).toString('base64')}`, now + days * DAY),
+      );
+      const secrets = [secretOf(SVIX_SECRET), ...expiring];
+      const { code } = await imported(
+        ['nestjs', '-', '--apply'],
+        [rowWith({ enabled: true, secrets })],
+      );
+      const { keys } = await (await stored()).get('ep_1', { tenant: null });
+      const { headers } = await application!
+        .get(WebhookPublisher)
+        .sign('ep_1', 'order.created', {});
+
+      expect(code).toBe(0);
+      const days = keys.map(({ signsFrom }) => Math.round((signsFrom.getTime() - now) / DAY));
+      expect(days).toEqual([0, 1, 1, 2, 3]);
+      expect(headers['webhook-signature']!.split(' ')).toHaveLength(5);
+    });
+
+    it.each([
+      ['does not expire', secretOf(OTHER_SECRET)],
+      ['expires at a time in words', { secret: OTHER_SECRET, expiresAt: '2099-01-01' }],
+      ['is missing', { expiresAt: Date.now() + DAY }],
+    ])('refuses an older secret that %s', async (_, older) => {
+      const row = rowWith({ enabled: true, secrets: [secretOf(SVIX_SECRET), older] });
+      const { endpoints } = await reported(['nestjs', '-'], [row]);
+
+      expect(endpoints).toMatchObject([
+        { result: 'invalid', problems: [expect.stringMatching(/^secrets: an older one /)] },
+      ]);
+    });
+
     it.each([
       ['without its key', 'ep_1', {}, /encrypted with the key .* WEBHOOKS_ENCRYPTION_KEYS/],
       [
@@ -897,15 +1134,6 @@ describe('import, before it connects', () => {
 
       expect(endpoints).toMatchObject([{ result: 'invalid', state: 'enabled' }]);
       expect(endpoints[0]!.problems[0]).toMatch(problem);
-    });
-
-    const rowWith = (more: object): object => ({
-      id: 'ep_1',
-      tenant: null,
-      url: 'https://acme.example/',
-      event_types: '["*"]',
-      secrets: [secretOf(SVIX_SECRET)],
-      ...more,
     });
 
     it.each([

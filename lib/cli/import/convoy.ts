@@ -51,7 +51,7 @@ function readEndpoint(endpoint: Members, subscriptions: readonly Members[]): Sou
   const { uid, owner_id, url, target_url, name, title, description, status, ...rest } = endpoint;
   const problems: string[] = [];
   const notes = [
-    "the partner has to verify Standard Webhooks instead of X-Convoy-Signature; the key is its secret's bytes: new Webhook(secret, { format: 'raw' }); then call resume",
+    "the partner has to verify Standard Webhooks instead of X-Convoy-Signature; the key is its secret's bytes: new Webhook(Buffer.from(secret), { format: 'raw' }); then call resume",
   ];
   const state = STATES.get(status);
   if (state === undefined) {
@@ -109,9 +109,13 @@ function authenticationOf(authentication: Members, problems: string[]): object {
   const { header_name, header_value, username, password, ...oauth2 } = membersOf(
     authentication[type],
   );
-  if (type === 'api_key') return { headers: { [String(header_name)]: header_value } };
+  if (type === 'api_key') return { headers: { [textOf(header_name) ?? '']: header_value } };
   if (type === 'basic_auth') {
-    const pair = Buffer.from(`${String(username)}:${String(password)}`).toString('base64');
+    if (typeof username !== 'string' || typeof password !== 'string') {
+      problems.push('authentication: its user name and its password must be strings; correct them');
+      return {};
+    }
+    const pair = Buffer.from(`${username}:${password}`).toString('base64');
     return { headers: { Authorization: `Basic ${pair}` } };
   }
   const { authentication_type, grant_type, field_mapping, expiry_time_unit, audience } = oauth2;

@@ -1,19 +1,23 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { SystemClock } from '../../clock/webhook-clock.js';
 import { EndpointRegistry } from '../../endpoints/endpoint.registry.js';
-import type { EndpointStore } from '../../endpoints/endpoint-store.js';
+import type {
+  EndpointStore,
+  SealedEndpointKey,
+  StoredEndpoint,
+} from '../../endpoints/endpoint-store.js';
 import type { SealingKey, SecretSealer } from '../../endpoints/secret-sealer.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 import { WebhookEndpoints } from '../../endpoints/webhook.endpoints.js';
 import { isWebhookError, WebhookDeliveryError } from '../../errors/webhook.error.js';
 import { Problems } from '../../options/problems.js';
-import type { EgressOptions } from '../../egress/egress-policy.js';
+import { type EgressOptions, EgressPolicy } from '../../egress/egress-policy.js';
 import type { PostgresClient } from '../../postgres/database.js';
 import { PostgresEndpointStore } from '../../postgres/postgres-endpoint.store.js';
 import { resolvePublisherOptions } from '../../publisher/publisher-options.resolver.js';
 import { UsageError } from '../arguments.js';
-import type { ImportedState, SourceEndpoint } from './source-endpoint.js';
+import { type ImportedState, membersOf, type SourceEndpoint } from './source-endpoint.js';
 
 /** The outcome for one endpoint. Never contains a secret. */
 export interface ImportedEndpoint {
@@ -36,8 +40,45 @@ export interface ImportTarget {
   /** In a transaction, which the caller ends. */
   readonly client: PostgresClient;
   readonly schema: string;
-  readonly sealingKey: SealingKey;
-  readonly egress: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>;
+  /** Left out for a dry run, which seals with a random one. */
+  readonly sealingKey: SealingKey | undefined;
+  /** Of {@link checkUrls}. */
+  readonly egress: EgressPolicy;
+}
+
+/** Checks that run at once: a host has 3 s to resolve, and few resolve at the same time. */
+const CHECKS = 4;
+
+/** Resolves each URL once. */
+class CheckedUrls extends EgressPolicy {
+  private readonly checked = new Map<string, Promise<URL>>();
+
+  override async checkResolvedUrl(url: string): Promise<URL> {
+    const check = this.checked.get(url) ?? super.checkResolvedUrl(url);
+    this.checked.set(url, check);
+    return check;
+  }
+}
+
+/** Checks all URLs before the transaction, during which the application would wait for each host that does not resolve. */
+export async function checkUrls(
+  found: readonly SourceEndpoint[],
+  options: Pick<EgressOptions, 'allowHttp' | 'allowPrivateNetworks'>,
+): Promise<EgressPolicy> {
+  const egress = new CheckedUrls(options);
+  const urls = found
+    .flatMap(({ endpoint: { url, credentials } }) => [
+      url,
+      membersOf(membersOf(credentials)['oauth2'])['tokenUrl'],
+    ])
+    .filter((url) => typeof url === 'string')
+    .values();
+  const checkNext = async (): Promise<void> => {
+    // A refusal is reported with the other problems of its endpoint.
+    for (const url of urls) await egress.checkResolvedUrl(url).catch(() => {});
+  };
+  await Promise.all(Array.from({ length: CHECKS }, checkNext));
+  return egress;
 }
 
 const OTHER_TENANT =
@@ -46,7 +87,8 @@ const LISTED_TWICE =
   'id: is listed twice in the export, with different values; remove one of the entries';
 /** Milliseconds for a statement. */
 const TIMEOUT = 120_000;
-const MAX_OVERLAP = 3_650 * 86_400_000;
+/** Less than the longest overlap, so that equal ones can follow each other. */
+const MAX_OVERLAP = 3_649 * 86_400_000;
 
 /** Creates the endpoints that do not exist, as `WebhookEndpoints.create` does and with the same checks. */
 export async function importEndpoints(
@@ -68,14 +110,14 @@ export async function importEndpoints(
 }
 
 async function importEndpoint(
-  { endpoint, previous, state, notes, problems }: SourceEndpoint,
+  { endpoint, previous = [], state, notes, problems }: SourceEndpoint,
   endpoints: WebhookEndpoints,
 ): Promise<ImportedEndpoint> {
   const shown = {
     id: shownText(endpoint.id),
     tenant: shownText(endpoint.tenant),
     url: withoutQuery(endpoint.url),
-    events: (endpoint.events ?? ['**']) as readonly string[],
+    events: [endpoint.events ?? '**'].flat().filter((one) => typeof one === 'string'),
     state,
     envelope: endpoint.envelope !== false,
     notes,
@@ -92,11 +134,17 @@ async function importEndpoint(
   let id: string | undefined;
   try {
     const created = { ...endpoint, profile: 'standard-webhooks' } as NewEndpoint;
-    const secret = (previous?.secret ?? created.secret) as string;
+    const older = previous
+      .filter(({ expiresAt }) => expiresAt > Date.now())
+      .sort((one, other) => one.expiresAt - other.expiresAt);
+    const [secret, ...newer] = [...older.map((one) => one.secret as string), created.secret];
     ({ id } = (await endpoints.create({ ...created, secret })).endpoint);
-    if (previous !== undefined) {
-      const overlap = Math.min(Math.max(0, previous.expiresAt - Date.now()), MAX_OVERLAP);
-      await endpoints.rotateKey(id, { secret: created.secret, overlap });
+    let overlap = 0;
+    for (const [index, next] of newer.entries()) {
+      // A key replaces those that would sign from the same time on.
+      const remaining = Math.min(older[index]!.expiresAt - Date.now(), MAX_OVERLAP);
+      overlap = Math.max(remaining, overlap + 1);
+      await endpoints.rotateKey(id, { secret: next, overlap });
     }
     if (state === 'disabled') await endpoints.disable(id);
     if (state === 'paused') await endpoints.pause(id);
@@ -135,20 +183,19 @@ function withoutQuery(url: unknown): string | undefined {
 
 async function managerOf(
   store: EndpointStore,
-  sealingKey: SealingKey,
+  sealingKey: SealingKey | undefined,
   egress: ImportTarget['egress'],
 ): Promise<WebhookEndpoints> {
   const problems = new Problems();
   const { resolved } = resolvePublisherOptions(
     {
-      ...egress,
       // Options need a key. Nothing is signed with this one.
       issuer: 'urn:nestjs-webhook-token:import',
       secret: randomBytes(32).toString('base64'),
       endpointStore: store,
-      sealingKeys: [sealingKey],
+      sealingKeys: [sealingKey ?? { id: randomUUID(), key: randomBytes(32).toString('base64') }],
       // Those of the application are not known; what exists elsewhere is not refused.
-      endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER },
+      endpointLimits: { perTenant: Number.MAX_SAFE_INTEGER, keys: Number.MAX_SAFE_INTEGER },
     },
     { clock: new SystemClock(), production: false },
     problems,
@@ -157,32 +204,47 @@ async function managerOf(
   if (problem !== undefined) {
     throw new UsageError(`The sealing key cannot be used: ${problem.path} ${problem.message}.`);
   }
-  await requireKeyOf(store, resolved!.sealer);
+  if (sealingKey !== undefined) await requireKeyOf(store, resolved!.sealer, sealingKey.id);
+  const checked = { ...resolved!, egress };
   return new WebhookEndpoints(
-    resolved!,
-    new EndpointRegistry(resolved!),
+    checked,
+    new EndpointRegistry(checked),
     { attempt: async () => Promise.reject(new Error('This command sends nothing.')) },
     async () => {},
     {},
   );
 }
 
-/** Stored endpoints that are compared with the sealing key. */
-const COMPARED = 100;
+/** Stored endpoints that are read at once. */
+const PAGE = 1_000;
 
-/** Refuses another key under the id of one that the store uses: the application could not read what it seals. */
-async function requireKeyOf(store: EndpointStore, sealer: SecretSealer): Promise<void> {
-  for (const { id, keys } of await store.list({ limit: COMPARED })) {
-    const sealed = keys.find((key) => sealer.isCurrent(key));
-    if (sealed === undefined) continue;
-    try {
-      sealer.open(id, sealed);
-      return;
-    } catch (error) {
-      if (!isWebhookError(error, 'sealed_secret_unreadable')) throw error;
-      throw new UsageError(
-        `The sealing key does not open the secret of endpoint "${id}", which was sealed under the same id: use the key of the application.`,
-      );
+/** Refuses a key that opens none of the stored secrets: the application could not read what it seals. */
+async function requireKeyOf(
+  store: EndpointStore,
+  sealer: SecretSealer,
+  keyId: string,
+): Promise<void> {
+  let unreadable: string | undefined;
+  let page: readonly StoredEndpoint[] = [];
+  do {
+    page = await store.list({ limit: PAGE, after: page.at(-1)?.id });
+    for (const { id, keys } of page) {
+      if (keys.some((key) => canOpen(sealer, id, key))) return;
+      if (keys.length > 0) unreadable ??= id;
     }
+  } while (page.length === PAGE);
+  if (unreadable === undefined) return;
+  throw new UsageError(
+    `The sealing key "${keyId}" does not open the secret of endpoint "${unreadable}", nor any other: pass the first of the application's sealingKeys and its id; if it has replaced another key, call reseal() before you import.`,
+  );
+}
+
+function canOpen(sealer: SecretSealer, endpointId: string, key: SealedEndpointKey): boolean {
+  try {
+    sealer.open(endpointId, key);
+    return true;
+  } catch (error) {
+    if (isWebhookError(error, 'sealed_secret_unreadable')) return false;
+    throw error;
   }
 }

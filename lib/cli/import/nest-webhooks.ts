@@ -7,6 +7,7 @@ import {
   membersOf,
   type SourceEndpoint,
   textOf,
+  withoutDeepLevels,
 } from './source-endpoint.js';
 
 /** Reads a row of the table `endpoints` of `@nestjs/webhooks`. */
@@ -17,12 +18,21 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
     .map(membersOf)
     .filter(({ expiresAt }) => typeof expiresAt !== 'number' || expiresAt > now);
   const opened = live.map(({ secret, expiresAt }) => {
-    const read = keys.open(String(id), textOf(secret));
+    const read = keys.open(textOf(id) ?? '', textOf(secret));
     if (read.problem !== undefined) problems.push(`secrets: ${read.problem}`);
     return { secret: read.secret, expiresAt };
   });
   // Newest first; only those that a rotation has replaced expire.
-  const [current, previous] = opened;
+  const [current, ...older] = opened;
+  const previous = older.flatMap(({ secret, expiresAt }) =>
+    typeof expiresAt === 'number' ? { secret, expiresAt } : [],
+  );
+  const hasSecrets = live.slice(1).every(({ secret }) => textOf(secret) !== undefined);
+  if (previous.length < older.length || !hasSecrets) {
+    problems.push(
+      'secrets: an older one lacks its secret or its expiresAt in epoch milliseconds; correct the export',
+    );
+  }
   const events = jsonList(event_types);
   const isEnabled = booleanOf(enabled);
   if (enabled === undefined) problems.push('enabled: is missing; add it to the export');
@@ -39,10 +49,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
       description: textOf(description),
       secret: current?.secret,
     }),
-    previous:
-      typeof previous?.expiresAt === 'number'
-        ? { secret: previous.secret, expiresAt: previous.expiresAt }
-        : undefined,
+    previous,
     state: isEnabled === true ? 'enabled' : 'disabled',
     notes: isEnabled === true || reason === undefined ? [] : [`was disabled: ${reason}`],
     problems,
@@ -51,7 +58,7 @@ export function readNestWebhooks(row: unknown, keys: OfficialKeys, now: number):
 
 /** MySQL exports JSON columns as strings. */
 function jsonList(value: unknown): readonly unknown[] {
-  return elementsOf(typeof value === 'string' ? parseJson(value) : value);
+  return elementsOf(typeof value === 'string' ? withoutDeepLevels(parseJson(value)) : value);
 }
 
 const SEALED = 'sealed.v1.';

@@ -10,6 +10,7 @@ import {
   textOf,
   timeOf,
   unlessEmpty,
+  withoutDeepLevels,
 } from './source-endpoint.js';
 
 /** How Outpost signs: the value of its setting DESTINATIONS_WEBHOOK_MODE. */
@@ -54,7 +55,12 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
       : 'the partner has to verify Standard Webhooks, with the same secret, instead of x-outpost-signature; then call resume',
   );
   const expiresAt = timeOf(previous_secret_invalid_at);
-  const isRotating = textOf(previous_secret) !== undefined && expiresAt !== undefined;
+  const isRotating = unlessEmpty(previous_secret) !== undefined && previous_secret !== '';
+  if (isRotating && expiresAt === undefined) {
+    problems.push(
+      `credentials.previous_secret_invalid_at: ${JSON.stringify(previous_secret_invalid_at)} is unknown; write a time in ISO 8601, or remove previous_secret`,
+    );
+  }
   const isEvery = topics === '*' || elementsOf(topics).includes('*');
   const events = Array.isArray(topics) ? elementsOf(topics).map(patternOf) : (topics ?? []);
   return {
@@ -70,7 +76,7 @@ export function readOutpost(item: unknown, mode: OutpostMode): SourceEndpoint {
       // In the mode "standard" the body is the data, and stays so.
       envelope: isStandard ? false : undefined,
     }),
-    previous: isRotating ? { secret: previous_secret, expiresAt } : undefined,
+    previous: isRotating && expiresAt !== undefined ? [{ secret: previous_secret, expiresAt }] : [],
     state: disabledAt !== '' ? 'disabled' : isStandard ? 'enabled' : 'paused',
     notes,
     problems,
@@ -86,11 +92,11 @@ function patternOf(topic: unknown): unknown {
     .join('.');
 }
 
-/** Outpost stores custom headers as a JSON string. */
+/** Outpost stores custom headers as a JSON string; an object is read too. */
 function readHeaders(value: unknown, problems: string[]): unknown {
-  const text = textOf(value);
-  if (text === undefined) return undefined;
-  const headers = parseJson(text);
+  if (value === '') return undefined;
+  if (typeof value !== 'string') return value;
+  const headers = withoutDeepLevels(parseJson(value));
   if (headers === undefined) {
     problems.push('config.custom_headers: is not JSON; correct it in Outpost');
   }

@@ -7,8 +7,8 @@ import { isObject } from '../../token/json.js';
 export interface SourceEndpoint {
   /** For `WebhookEndpoints.create`, which checks them: values are as the source has them. */
   readonly endpoint: { readonly [Name in keyof NewEndpoint]?: unknown };
-  /** An older secret that still signs, and until when, in epoch milliseconds. */
-  readonly previous?: { readonly secret: unknown; readonly expiresAt: number } | undefined;
+  /** Older secrets that still sign, and until when, in epoch milliseconds. */
+  readonly previous?: readonly { readonly secret: unknown; readonly expiresAt: number }[];
   readonly state: ImportedState;
   /** What is not imported, and what the partner has to change. */
   readonly notes: readonly string[];
@@ -21,6 +21,19 @@ export type ImportedState = 'enabled' | 'disabled' | 'paused';
 
 /** Completes a problem of an endpoint that this library can express in another way. */
 export const BY_HAND = 'create this endpoint with WebhookEndpoints.create, and pass --skip-invalid';
+
+/** More than any setting of an endpoint nests. */
+const MAX_LEVELS = 64;
+
+/** Cuts off what nests more deeply and would overflow the stack; the checks of an endpoint refuse what remains. */
+export function withoutDeepLevels(value: unknown, levels = MAX_LEVELS): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (levels === 0) return null;
+  if (Array.isArray(value)) return value.map((one) => withoutDeepLevels(one, levels - 1));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [name, withoutDeepLevels(member, levels - 1)]),
+  );
+}
 
 /** The members of a JSON object; none of another value. */
 export function membersOf(value: unknown): Readonly<Record<string, unknown>> {
@@ -63,7 +76,7 @@ const MAX_RATE = 10_000;
 
 /** At most `count` attempts in so many seconds; `undefined` for no limit. */
 export function rateLimitOf(count: unknown, seconds: number): EndpointRateLimit | undefined {
-  const most = Number(count ?? 0);
+  const most = typeof count === 'object' && count !== null ? NaN : Number(count ?? 0);
   if (most === 0 || seconds === 0) return undefined;
   return {
     perSecond: Math.min(Math.max(most / seconds, LEAST_RATE), MAX_RATE),

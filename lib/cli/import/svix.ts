@@ -34,7 +34,9 @@ export function readSvix(item: unknown): SourceEndpoint {
   if (elementsOf(channels).length > 0) {
     problems.push(`channels: there are none here; use a filter by data: ${BY_HAND}`);
   }
-  const hidden = elementsOf(sensitive).filter((name) => !(String(name) in membersOf(headers)));
+  const hidden = elementsOf(sensitive)
+    .map((name) => textOf(name) ?? JSON.stringify(name))
+    .filter((name) => !Object.hasOwn(membersOf(headers), name));
   if (hidden.length > 0) {
     problems.push(
       `headers: Svix does not return the values of ${hidden.join(', ')}; add them to "headers" in the export`,
