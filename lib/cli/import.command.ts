@@ -156,11 +156,10 @@ async function readSealingKey(
   env: CommandIo['env'],
 ): Promise<ImportTarget['sealingKey']> {
   const id = values['sealing-key-id'];
-  const key = await readSecret(
-    { 'secret-file': values['sealing-key-file'] },
-    env,
-    SEALING_KEY_VARIABLE,
-  );
+  const key = await readSecret({ 'secret-file': values['sealing-key-file'] }, env, {
+    variable: SEALING_KEY_VARIABLE,
+    option: '--sealing-key-file',
+  });
   if (id !== undefined && key !== undefined) return { id, key };
   if (values.apply !== true) return { id: randomUUID(), key: randomBytes(32).toString('base64') };
   throw new UsageError(

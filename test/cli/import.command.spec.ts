@@ -76,6 +76,11 @@ describe('import, before it connects', () => {
     ['a schema for a file', ['nestjs', '-', '--from-schema', 'x'], /^--from-schema is only for/],
     ['a schema that is no name', ['nestjs', '--from-schema', 'a;b'], /^--from-schema /],
     ['--apply without the id of the key', ['svix', '-', '--apply'], /--sealing-key-id/],
+    [
+      'a key in place of its file',
+      ['svix', '-', '--sealing-key-file', SEALING_KEY],
+      /^The file of --sealing-key-file cannot be read/,
+    ],
     ['a third word', ['svix', '-', 'x'], /^An argument without an option/],
   ])('refuses %s', async (_, args, message) => {
     const { code, err } = await commandLine(args, []);
