@@ -314,6 +314,25 @@ describe('send', () => {
     expect([code, err]).toEqual([3, expect.stringContaining('No answer arrived in time')]);
   });
 
+  it('reports the status of an answer whose body never ends', async () => {
+    const endless = await answering((_request, response) => {
+      response.writeHead(500);
+      const write = (): void => void response.write('x'.repeat(65_536), () => setImmediate(write));
+      response.on('close', () => response.destroy());
+      write();
+    });
+    const timeout = ['--timeout', '5s', ...METHOD];
+    const { code, out } = await commandLine([
+      'send',
+      endless,
+      'order.created',
+      ...issuer,
+      ...timeout,
+    ]);
+
+    expect([code, out]).toEqual([1, expect.stringContaining('500 ')]);
+  });
+
   it('reports an answer that changes the protocol', async () => {
     const upgrading = await answering((_request, response) => {
       response.writeHead(101, { connection: 'upgrade', upgrade: 'h2c' }).end();
