@@ -953,6 +953,8 @@ describe('wrong usage', () => {
       /^An option is unknown\. Write -- before/,
     ],
     ['an empty key id', ['keygen', 'EdDSA', '--kid', ''], /--kid must be a string of 1 to/],
+    ['an empty file name', ['keygen', '--out', ''], /--out must be a file name/],
+    ['a folder for a file name', ['keygen', '--out', './'], /--out must be a file name/],
     ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
     ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],
     ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],
