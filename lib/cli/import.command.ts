@@ -63,6 +63,8 @@ export const options = {
 } as const;
 
 const INVALID = 1;
+/** Events of an endpoint in the table, of which every row has the width. */
+const SHOWN_EVENTS = 3;
 /** The SQLSTATE. */
 const INSUFFICIENT_PRIVILEGE = '42501';
 const SOURCES = ['svix', 'outpost', 'convoy', 'nestjs'] as const;
@@ -231,7 +233,7 @@ function reportText({ applied, endpoints }: ImportReport): string {
     id ?? '-',
     tenant ?? '-',
     url ?? '-',
-    [events].flat().join(','),
+    eventsText(events),
     envelope ? 'envelope' : 'data',
     state,
   ]);
@@ -255,6 +257,13 @@ function reportText({ applied, endpoints }: ImportReport): string {
     summaryOf(applied, endpoints),
     '',
   ].join('\n');
+}
+
+function eventsText(events: ImportedEndpoint['events']): string {
+  // An invalid endpoint has what the export has.
+  const all = [events].flat();
+  const shown = all.slice(0, SHOWN_EVENTS).join(',');
+  return all.length > SHOWN_EVENTS ? `${shown},… (${all.length})` : shown;
 }
 
 function summaryOf(applied: boolean, endpoints: readonly ImportedEndpoint[]): string {

@@ -197,6 +197,15 @@ describe('import, before it connects', () => {
       expect(await countStored()).toBe(0);
     });
 
+    it('shortens a long list of events in its table', async () => {
+      const eventTypes = Array.from({ length: 300 }, (_, n) => `order.created.${n}`);
+      const { out } = await imported(['svix', '-'], [svixEntry({ eventTypes })]);
+      const [header, row] = out.split('\n');
+
+      expect(row).toContain('order.created.0,order.created.1,order.created.2,… (300)  data');
+      expect(header!.length).toBeLessThan(200);
+    });
+
     it('needs no sealing key', async () => {
       const { code } = await commandLine(['svix', '-', '--schema', schema], [svixEntry()], {
         WEBHOOK_SEALING_KEY: '',
