@@ -192,7 +192,7 @@ async function readKeyMaterial(
     throw new UsageError('Pass only one of --secret-file and --key.');
   }
   if (key !== undefined) {
-    const content = await readText(key);
+    const content = await readText(key, 'The file of --key');
     return content.trimStart().startsWith('{') ? (jsonOf(content, key) as KeyMaterial) : content;
   }
   const secret = await readSecret({ 'secret-file': secretFile }, env);
@@ -206,13 +206,13 @@ async function readKeyMaterial(
 export async function readSecret(
   { 'secret-file': file }: KeyValues,
   env: CommandIo['env'],
-  variable = SECRET_VARIABLE,
+  { variable = SECRET_VARIABLE, option = '--secret-file' } = {},
 ): Promise<string | undefined> {
   const secret =
     file === undefined
       ? env[variable]
       : // Editors add a line feed at the end of a file; it is not part of the secret.
-        (await readText(file)).replace(/\r?\n$/, '');
+        (await readText(file, `The file of ${option}`)).replace(/\r?\n$/, '');
   return secret === '' ? undefined : secret;
 }
 
@@ -271,9 +271,12 @@ export function jsonOf(content: string, file: string): unknown {
   }
 }
 
-/** @throws {@link UsageError} if the file cannot be read, or is not text */
-export async function readText(file: string): Promise<string> {
-  return textOf(await readContent(file), file);
+/**
+ * @param name - for the message, if a secret may be passed in place of the file
+ * @throws {@link UsageError} if the file cannot be read, or is not text
+ */
+export async function readText(file: string, name = file): Promise<string> {
+  return textOf(await readContent(file, name), name);
 }
 
 /**
@@ -317,10 +320,10 @@ export async function writeOwnFile(file: string, content: string, flag: 'w' | 'w
 }
 
 /** @throws {@link UsageError} if the file cannot be read */
-export async function readContent(file: string): Promise<Buffer> {
+export async function readContent(file: string, name = file): Promise<Buffer> {
   try {
     return await readFile(file);
   } catch (error) {
-    throw new UsageError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    throw new UsageError(`${name} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
   }
 }

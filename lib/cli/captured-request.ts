@@ -77,7 +77,9 @@ function fromHttp(bytes: Buffer): CapturedRequest {
       );
     }
     const name = line.slice(0, colon).trim().toLowerCase();
-    headers.set(name, [...(headers.get(name) ?? []), line.slice(colon + 1).trim()]);
+    const values = headers.get(name) ?? [];
+    values.push(line.slice(colon + 1).trim());
+    headers.set(name, values);
   }
   const isChunked = headers.get('transfer-encoding')?.at(-1)?.toLowerCase() === 'chunked';
   return {

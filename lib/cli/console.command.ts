@@ -148,7 +148,10 @@ async function readToken(
   env: CommandIo['env'],
   host: string,
 ): Promise<string | undefined> {
-  const given = file === undefined ? env[TOKEN_VARIABLE] : (await readText(file)).trim();
+  const given =
+    file === undefined
+      ? env[TOKEN_VARIABLE]
+      : (await readText(file, 'The file of --token-file')).trim();
   if (given !== undefined && given !== '') {
     if (given.length >= MIN_TOKEN) return given;
     throw new UsageError(

@@ -110,7 +110,8 @@ export async function call(
     });
     const chunks = new ByteChunks();
     for await (const chunk of response as AsyncIterable<Buffer>) {
-      if (chunks.length < MAX_ANSWER_BYTES) chunks.add(chunk);
+      chunks.add(chunk);
+      if (chunks.length >= MAX_ANSWER_BYTES) break;
     }
     return {
       status: response.statusCode!,

@@ -68,6 +68,8 @@ export const options = {
 } as const;
 
 const INVALID = 1;
+/** Events of an endpoint in the table, of which every row has the width. */
+const SHOWN_EVENTS = 3;
 /** The SQLSTATE. */
 const INSUFFICIENT_PRIVILEGE = '42501';
 const SOURCES = ['svix', 'outpost', 'convoy', 'nestjs'] as const;
@@ -160,11 +162,10 @@ async function readSealingKey(
   env: CommandIo['env'],
 ): Promise<ImportTarget['sealingKey']> {
   const id = values['sealing-key-id'];
-  const key = await readSecret(
-    { 'secret-file': values['sealing-key-file'] },
-    env,
-    SEALING_KEY_VARIABLE,
-  );
+  const key = await readSecret({ 'secret-file': values['sealing-key-file'] }, env, {
+    variable: SEALING_KEY_VARIABLE,
+    option: '--sealing-key-file',
+  });
   if (id !== undefined && key !== undefined) return { id, key };
   if (values.apply !== true) return undefined;
   throw new UsageError(
@@ -237,7 +238,7 @@ function reportText({ applied, endpoints }: ImportReport): string {
     id ?? '-',
     tenant ?? '-',
     url ?? '-',
-    events.join(','),
+    eventsText(events),
     envelope ? 'envelope' : 'data',
     state,
   ]);
@@ -261,6 +262,13 @@ function reportText({ applied, endpoints }: ImportReport): string {
     summaryOf(applied, endpoints),
     '',
   ].join('\n');
+}
+
+function eventsText(events: ImportedEndpoint['events']): string {
+  // An invalid endpoint has what the export has.
+  const all = [events].flat();
+  const shown = all.slice(0, SHOWN_EVENTS).join(',');
+  return all.length > SHOWN_EVENTS ? `${shown},… (${all.length})` : shown;
 }
 
 function summaryOf(applied: boolean, endpoints: readonly ImportedEndpoint[]): string {

@@ -55,6 +55,8 @@ export async function run({ values, positionals }: Given, io: CommandIo): Promis
   if (alg === 'HS256' && kid !== undefined) {
     throw new UsageError('--kid needs a key pair: a secret is known by its issuer alone.');
   }
+  if (out !== undefined && /(?:^|\/)$/.test(out))
+    throw new UsageError('--out must be a file name, such as shop.');
   if (kid !== undefined && !isKeyId(kid)) throw new UsageError(`--${KEY_ID_RULE}.`);
   const key = alg === 'HS256' ? secret() : keyPair(alg, kid);
   const files = out === undefined ? undefined : await writeAll(out, key.files);

@@ -7,14 +7,18 @@ import {
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { isWebhookError } from '../errors/webhook.error.js';
-import { fromRequestLike } from '../request/request-like.js';
+import { closesConnection, fromNodeRequest, sendAnswer } from '../receiver/node-http.js';
 import { openRequest } from '../request/open-request.js';
 import type { RequestRules, VerifiedRequest } from '../request/webhook-scheme.js';
-import { WEBHOOK_ANSWERS } from '../request/webhook-answers.js';
-import { ByteChunks } from '../token/payload.js';
+import {
+  refuse,
+  WEBHOOK_ANSWERS,
+  type WebhookAnswer,
+  type WebhookSituation,
+} from '../request/webhook-answers.js';
 import { readApplicationAnswer } from './application-answer.js';
 import { interruption, KEY_HELP, printableJson, readPort, UsageError } from './arguments.js';
-import { MAX_BODY_BYTES, readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
+import { readRules, RECEIVER_OPTIONS } from './receiver-rules.js';
 import type { Arguments, CommandIo } from './command.interface.js';
 import {
   call,
@@ -61,7 +65,14 @@ const UNUSABLE_PORT = 3;
 const MAX_COUNTED = 10_000;
 
 /** Headers of the application's answer that are passed back. */
-const ANSWER_HEADERS = ['content-type', 'retry-after', 'webhook-duplicate', 'webhook-error'];
+const ANSWER_HEADERS = [
+  'allow',
+  'content-type',
+  'retry-after',
+  'webhook-duplicate',
+  'webhook-error',
+  'www-authenticate',
+];
 
 /** Receives webhooks until `io.signal` is aborted. */
 export async function run({ values, positionals }: Given, io: CommandIo): Promise<number> {
@@ -151,29 +162,23 @@ class Listener {
 
   /** Answers a request; never rejects. */
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { method = '', headers } = request;
+    const { method = '' } = request;
     const base = { time: new Date().toISOString(), method };
     try {
-      const body = await readBody(request);
-      const opened = await openRequest(
-        fromRequestLike({ method, headers: headers, body }),
-        this.parts.rules,
-      );
+      const incoming = fromNodeRequest(request, { kind: 'stream', stream: request });
+      const opened = await openRequest(incoming, this.parts.rules);
       const event = this.count(opened);
-      const { entry, answer } = await this.answer(request, body, event.attempt);
+      const { entry, answer } = await this.answer(request, opened.body.readNow(), event.attempt);
       this.parts.write({ ...base, verified: true, ...event, ...entry });
       const passedBack = answer === undefined ? {} : headersOf(answer);
+      if (closesConnection(request, false)) response.setHeader('Connection', 'close');
       response.writeHead(entry.status, { ...passedBack, 'Cache-Control': 'no-store' });
       response.end(method === 'HEAD' ? undefined : answer?.body);
     } catch (error) {
-      const code = isWebhookError(error) ? error.code : 'handler_failed';
-      const { status } =
-        WEBHOOK_ANSWERS[code as 'handler_failed'] ?? WEBHOOK_ANSWERS.handler_failed;
-      const detail = isWebhookError(error)
-        ? error.message
-        : 'the connection closed before the whole request arrived';
-      this.parts.write({ ...base, status, verified: false, code, error: detail });
-      response.writeHead(status, { 'Webhook-Error': code, Connection: 'close' }).end();
+      const answer = refusalOf(error);
+      const { code, detail } = answer.problem!;
+      this.parts.write({ ...base, status: answer.status, verified: false, code, error: detail });
+      sendAnswer(request, response, answer, { close: true });
     }
   }
 
@@ -202,7 +207,7 @@ class Listener {
     try {
       const forwarded = {
         method: request.method!,
-        headers: request.headers as Record<string, string>,
+        headers: request.headersDistinct as Record<string, string[]>,
         body: body.length === 0 ? undefined : body,
       };
       const answer = await call(target, forwarded, this.closing.signal);
@@ -227,13 +232,11 @@ function headersOf({ headers }: CallAnswer): OutgoingHttpHeaders {
   );
 }
 
-async function readBody(request: IncomingMessage): Promise<Buffer> {
-  const chunks = new ByteChunks();
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    // One byte more than allowed, so that it is refused as too large.
-    if (chunks.length <= MAX_BODY_BYTES) chunks.add(chunk);
-  }
-  return chunks.bytes();
+function refusalOf(error: unknown): WebhookAnswer {
+  const code = isWebhookError(error) ? error.code : 'handler_failed';
+  const situation = Object.hasOwn(WEBHOOK_ANSWERS, code) ? code : 'handler_failed';
+  const { message, methods } = error as { message: string; methods?: readonly string[] };
+  return refuse(situation as WebhookSituation, { detail: message, allow: methods?.join(', ') });
 }
 
 function printableData(data: unknown): unknown {

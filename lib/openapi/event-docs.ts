@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
@@ -166,9 +167,18 @@ function schemaReference(
   if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto.name, name);
   const schema = events.jsonSchema(name);
   if (schema === undefined) return {};
-  const $ref = `#/components/schemas/${name}`;
-  addComponents(document, 'schemas', { [name]: relocated(schema, $ref) });
-  return { $ref };
+  // References would depend on its own id.
+  const { $id, ...part } = schema;
+  for (let number = 1; ; number++) {
+    const component = number === 1 ? name : `${name}_${number}`;
+    const place = `#/components/schemas/${component}`;
+    const own = relocated(part, { $id, place });
+    addComponents(document, 'schemas', { [component]: own });
+    // A class of the application may have this name.
+    if (isDeepStrictEqual(document.components?.['schemas']?.[component], own)) {
+      return { $ref: place };
+    }
+  }
 }
 
 /** The schema that @nestjs/swagger has made of a DTO. */
@@ -226,21 +236,29 @@ export function schemaMembers(
     .map(([name, value]: [string, unknown]) => ({ name, value, key: isMap ? undefined : name }));
 }
 
+/** Where a schema is moved to, and the id that it had. */
+interface Relocation {
+  readonly $id: unknown;
+  readonly place: string;
+}
+
 /** A copy of a schema whose references into itself point to its place in the document. */
-function relocated<Part>(part: Part, place: string, key?: string): Part {
-  if (Array.isArray(part)) return part.map((one: unknown) => relocated(one, place)) as Part;
+function relocated<Part>(part: Part, to: Relocation, key?: string): Part {
+  if (Array.isArray(part)) return part.map((one: unknown) => relocated(one, to)) as Part;
   if (typeof part !== 'object' || part === null) return part;
   const copy: DocumentPart = { ...(part as DocumentPart) };
   for (const member of schemaMembers(part, key)) {
     const { name, value } = member;
     const isReference = member.key === '$ref' && typeof value === 'string';
-    copy[name] = isReference ? moved(value, place) : relocated(value, place, member.key);
+    copy[name] = isReference ? moved(value, to) : relocated(value, to, member.key);
   }
   return copy as Part;
 }
 
 /** A reference to an `$anchor`, such as `#price`, stays valid in another place. */
-function moved(reference: string, place: string): string {
-  const isOwn = /^#(?:\/(?!components\/)|$)/.test(reference);
-  return isOwn ? `${place}${reference.slice(1)}` : reference;
+function moved(reference: string, { $id, place }: Relocation): string {
+  const [base, fragment = ''] = reference.split('#', 2);
+  const own = base === $id ? `#${fragment}` : reference;
+  const isOwn = /^#(?:\/(?!components\/)|$)/.test(own);
+  return isOwn ? `${place}${own.slice(1)}` : own;
 }

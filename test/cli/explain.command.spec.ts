@@ -115,6 +115,12 @@ describe('the command explain', () => {
     });
   });
 
+  it('reads 150,000 values of one header before the test times out', async () => {
+    const { exit } = await explain(AT, http(BODY, TOKEN, 'X-Tag: a\r\n'.repeat(150_000)));
+
+    expect(exit).toBe(0);
+  });
+
   it.each(['pem', 'jwk'] as const)('takes a public key as %s', async (form) => {
     const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const text =

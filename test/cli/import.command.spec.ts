@@ -95,6 +95,11 @@ describe('import, before it connects', () => {
     ['a schema for a file', ['nestjs', '-', '--from-schema', 'x'], /^--from-schema is only for/],
     ['a schema that is no name', ['nestjs', '--from-schema', 'a;b'], /^--from-schema /],
     ['--apply without the id of the key', ['svix', '-', '--apply'], /--sealing-key-id/],
+    [
+      'a key in place of its file',
+      ['svix', '-', '--sealing-key-file', SEALING_KEY],
+      /^The file of --sealing-key-file cannot be read/,
+    ],
     ['a third word', ['svix', '-', 'x'], /^An argument without an option/],
   ])('refuses %s', async (_, args, message) => {
     const { code, err } = await commandLine(args, []);
@@ -209,6 +214,15 @@ describe('import, before it connects', () => {
         'Nothing was written. 1 to create, 0 exist, 0 invalid.',
       ]);
       expect(await countStored()).toBe(0);
+    });
+
+    it('shortens a long list of events in its table', async () => {
+      const eventTypes = Array.from({ length: 300 }, (_, n) => `order.created.${n}`);
+      const { out } = await imported(['svix', '-'], [svixEntry({ eventTypes })]);
+      const [header, row] = out.split('\n');
+
+      expect(row).toContain('order.created.0,order.created.1,order.created.2,… (300)  data');
+      expect(header!.length).toBeLessThan(200);
     });
 
     it('needs no sealing key', async () => {

@@ -1,7 +1,13 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  request,
+  type RequestListener,
+  type Server,
+} from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +22,7 @@ import { signWebhook } from 'nestjs-webhook-token/testing';
 import { OnWebhookEvent } from 'nestjs-webhook-token';
 import { runCommandLine } from '../../lib/cli/command-line.js';
 import { ISSUER, PATH, SECRET, startApp } from '../fixtures/receiver-app.js';
-import { Sink } from './conformance-run.js';
+import { type Report, Sink } from './conformance-run.js';
 
 @Injectable()
 class Orders {
@@ -308,6 +314,25 @@ describe('send', () => {
     expect([code, err]).toEqual([3, expect.stringContaining('No answer arrived in time')]);
   });
 
+  it('reports the status of an answer whose body never ends', async () => {
+    const endless = await answering((_request, response) => {
+      response.writeHead(500);
+      const write = (): void => void response.write('x'.repeat(65_536), () => setImmediate(write));
+      response.on('close', () => response.destroy());
+      write();
+    });
+    const timeout = ['--timeout', '5s', ...METHOD];
+    const { code, out } = await commandLine([
+      'send',
+      endless,
+      'order.created',
+      ...issuer,
+      ...timeout,
+    ]);
+
+    expect([code, out]).toEqual([1, expect.stringContaining('500 ')]);
+  });
+
   it('reports an answer that changes the protocol', async () => {
     const upgrading = await answering((_request, response) => {
       response.writeHead(101, { connection: 'upgrade', upgrade: 'h2c' }).end();
@@ -518,6 +543,40 @@ describe('listen', () => {
     expect(out.text).not.toContain('eyJ');
   });
 
+  it('passes the conformance probes in front of a receiver', async () => {
+    const { origin, stop } = await listening('--forward-to', url);
+    const { code, out } = await commandLine(['conformance', origin, ...issuer, '--json']);
+    await stop();
+    const { end, probes } = JSON.parse(out) as Report;
+
+    expect(probes.filter(({ verdict }) => !['pass', 'skipped'].includes(verdict))).toEqual([]);
+    expect([code, end]).toEqual([0, 'complete']);
+  });
+
+  it('forwards every value of a repeated header', async () => {
+    let forwarded: string[] | undefined;
+    const application = createServer((request, response) => {
+      forwarded = request.headersDistinct['x-tag'];
+      response.writeHead(204).end();
+    });
+    await once(application.listen(0, '127.0.0.1'), 'listening');
+    const { port } = application.address() as AddressInfo;
+    const { origin, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const key = { issuer: ISSUER, secret: SECRET };
+    const { headers } = await signWebhook('order.created', {}, key);
+    const repeated = request(origin, {
+      method: 'HEAD',
+      headers: { ...headers, 'X-Tag': ['a', 'b'] },
+    });
+    const [answer] = (await once(repeated.end(), 'response')) as [IncomingMessage];
+    answer.resume();
+    await stop();
+    application.closeAllConnections();
+    application.close();
+
+    expect([answer.statusCode, forwarded]).toEqual([204, ['a', 'b']]);
+  });
+
   it('prints the number of bytes of data that is not JSON', async () => {
     const { origin, out, stop } = await listening();
     const type = ['--content-type', 'application/octet-stream'];
@@ -549,14 +608,21 @@ describe('listen', () => {
   it('reports a request that ends before its body, and keeps listening', async () => {
     const { origin, out, stop } = await listening();
     const { port, hostname: host } = new URL(origin);
+    const signed = await commandLine([
+      'sign',
+      'order.created',
+      '{"id":"l1"}',
+      ...issuer,
+      ...METHOD,
+    ]);
     const socket = connect({ port: Number(port), host });
-    socket.end('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc');
+    socket.end(signed.out.replace('\r\n', '\r\nHost: x\r\nContent-Length: 99\r\n'));
     socket.resume();
     while (!out.text.includes('POST')) await new Promise((done) => setImmediate(done));
     const next = await send(origin);
 
     expect([next.code, await stop()]).toEqual([0, 0]);
-    expect(out.text).toContain('POST 500 refused: handler_failed: the connection closed before');
+    expect(out.text).toContain('POST 400 refused: payload_incomplete: the connection ended before');
   });
 
   it('reports that the application it forwards to does not answer, and a port in use', async () => {
@@ -838,10 +904,16 @@ describe('wrong usage', () => {
     ],
     ['an unknown option', ['sign', 'a.b', ...issuer, '--hidden-value'], /is unknown/],
     ['no issuer', ['sign', 'a.b'], /--issuer is required/],
+    ['neither issuer nor key', ['sign', 'a.b', '--key', 'no/such'], /--issuer is[^]*--key cannot/],
     [
-      'neither issuer nor key',
-      ['sign', 'a.b', '--key', 'no/such'],
-      /--issuer is[^]*no\/such cannot/,
+      'a secret in place of its file',
+      ['sign', 'a.b', ...issuer, '--secret-file', 'hidden-value'],
+      /The file of --secret-file cannot be read \(ENOENT\)/,
+    ],
+    [
+      'a key in place of its file',
+      ['sign', 'a.b', ...issuer, '--key', 'hidden-value', '--alg', 'ES256'],
+      /The file of --key cannot be read \(ENOENT\)/,
     ],
     ['no event', ['sign', ...issuer], /name of the event/],
     ['data that is not JSON', ['sign', 'a.b', '{hidden-value', ...issuer], /not valid JSON/],
@@ -881,6 +953,8 @@ describe('wrong usage', () => {
       /^An option is unknown\. Write -- before/,
     ],
     ['an empty key id', ['keygen', 'EdDSA', '--kid', ''], /--kid must be a string of 1 to/],
+    ['an empty file name', ['keygen', '--out', ''], /--out must be a file name/],
+    ['a folder for a file name', ['keygen', '--out', './'], /--out must be a file name/],
     ['a key id of a secret', ['keygen', '--kid', 'k1'], /--kid needs a key pair/],
     ['a port out of range', ['listen', ...issuer, '--port', '99999'], /from 0 to 65535/],
     ['an unknown shell', ['completion', 'tcsh'], /Pass one shell/],

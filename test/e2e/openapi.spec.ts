@@ -357,6 +357,35 @@ describe('addWebhooks', () => {
   });
 });
 
+it('documents an event by its own schema if a class has its name', async () => {
+  const named = defineEvents({
+    OrderShipped: { schema: z.object({ at: z.string() }) },
+    'order.shipped': { dto: OrderShipped },
+  });
+  const { app } = await startApp(adapters[0]![1](), {
+    options: { events: named, publisher: { issuer: ISSUER, secret: SECRET } },
+  });
+  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
+    extraModels: named.dtos,
+  });
+  addWebhooks(document, app);
+  // Again, which adds nothing.
+  addWebhooks(document, app);
+  await app.close();
+
+  expect(await validate(document)).toBe('3.1');
+  expect(operation(document, 'webhooks', 'OrderShipped')).toMatchObject({
+    requestBody: {
+      content: { 'application/json': { schema: { $ref: '#/components/schemas/OrderShipped_2' } } },
+    },
+  });
+  expect(document.components?.schemas).toMatchObject({
+    OrderShipped: { required: ['id', 'carrier', 'default'] },
+    OrderShipped_2: { required: ['at'] },
+  });
+  expect(document.components?.schemas).not.toHaveProperty('OrderShipped_3');
+});
+
 describe('generateEventDocs', () => {
   const described = defineEvents({
     'order.created': { schema: z.object({ id: z.string() }), examples: [{ id: 'o-1' }] },
@@ -381,6 +410,30 @@ describe('generateEventDocs', () => {
 
     expect(components?.['schemas']?.['order.sold']).toEqual({
       properties: { default: { $ref }, total: { $ref } },
+      $defs: jsonSchema.$defs,
+    });
+  });
+
+  it('moves a schema without its id, on which its references would depend', () => {
+    const $id = 'https://shop.example/sold.json';
+    const jsonSchema = {
+      $id,
+      properties: {
+        total: { $ref: '#/$defs/price' },
+        tax: { $ref: `${$id}#/$defs/price` },
+        part: { $ref: $id },
+      },
+      $defs: { price: { type: 'number' } },
+    };
+    const { components } = generateEventDocs(defineEvents({ 'order.sold': { jsonSchema } }));
+    const $ref = '#/components/schemas/order.sold/$defs/price';
+
+    expect(components?.['schemas']?.['order.sold']).toEqual({
+      properties: {
+        total: { $ref },
+        tax: { $ref },
+        part: { $ref: '#/components/schemas/order.sold' },
+      },
       $defs: jsonSchema.$defs,
     });
   });
