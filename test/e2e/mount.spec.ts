@@ -18,7 +18,7 @@ import {
   type Type,
   type VersioningOptions,
 } from '@nestjs/common';
-import { NestFactory } from '@nestjs/core';
+import { ApplicationConfig, NestFactory } from '@nestjs/core';
 import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import express from 'express';
@@ -445,6 +445,17 @@ describe.each(adapters)(
 
     const startMixed = async (): Promise<StartedApp> =>
       start(createAdapter(), { options: { receiver: trusting }, controllers: [Mixed] });
+
+    it.each<[string, Type[], number]>([
+      ['without the guard', [], 0],
+      ['with it', [Mixed], 1],
+    ])('runs an interceptor only in an application %s', async (_case, controllers, count) => {
+      const options = { receiver: trusting };
+      const imports = [feature({ receiver: { ...trusting, name: 'second' } }, [])];
+      const { app } = await start(createAdapter(), { options, controllers, imports });
+
+      expect(app.get(ApplicationConfig).getGlobalInterceptors()).toHaveLength(count);
+    });
 
     it.each<[string, string]>([
       ['no token', ''],
