@@ -6,7 +6,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { now } from '../e2e/settings.mjs';
 import { ISSUER, SECRET } from '../event.mjs';
-import { ADAPTERS, decorate, MAX_BODY, PATH } from './settings.mjs';
+import { ADAPTERS, decorate, MAX_BODY, PATH, UNGUARDED } from './settings.mjs';
 
 const OURS = ['mounted', 'bare', 'traced', 'endpoint'];
 const [, , adapter, variant] = process.argv;
@@ -20,7 +20,7 @@ const app = await NestFactory.create(
   await moduleOf(variant),
   isExpress ? new ExpressAdapter() : new FastifyAdapter({ bodyLimit: MAX_BODY }),
   // Only the hand-written guards need the raw body.
-  { logger: ['error'], rawBody: ![...OURS, 'unguarded'].includes(variant) },
+  { logger: ['error'], rawBody: ![...OURS, ...UNGUARDED].includes(variant) },
 );
 if (isExpress) app.useBodyParser('json', { limit: MAX_BODY });
 if (hasMiddleware) app.use(...(await usualMiddleware()));
@@ -55,13 +55,20 @@ async function moduleOf(name) {
   Controller(PATH)(Hook);
   decorate(Hook, 'head', [Head(), HttpCode(204)]);
   decorate(Hook, 'post', [Post(), HttpCode(204)]);
-  if (name !== 'unguarded') {
+  if (!UNGUARDED.includes(name)) {
     const { GUARDS } = await import('./guards.mjs');
     UseGuards(GUARDS[name])(Hook);
   }
   class App {}
-  Module({ controllers: [Hook] })(App);
+  const imports = name === 'beside' ? [await receiverModule()] : [];
+  Module({ controllers: [Hook], imports })(App);
   return App;
+}
+
+async function receiverModule() {
+  const { WebhookModule } = await import('../../dist/index.js');
+  const receiver = { path: 'elsewhere', issuers: [{ issuer: ISSUER, secret: SECRET }] };
+  return WebhookModule.forRoot({ receiver });
 }
 
 async function ours(name) {

@@ -14,6 +14,7 @@ export const VARIANTS = {
   honest: 'guard by hand, equal work',
   floor: 'guard by hand, remembers nothing',
   unguarded: 'route without a guard',
+  beside: 'route without a guard, beside the module',
   mounted: 'nestjs-webhook-token, mounted',
   bare: 'nestjs-webhook-token, mounted, without the inbox',
   traced: 'nestjs-webhook-token, mounted, traced by OpenTelemetry',
@@ -22,6 +23,9 @@ export const VARIANTS = {
   jsonwebtoken: 'guard on jsonwebtoken',
   standardwebhooks: 'guard on standardwebhooks',
 };
+
+/** Variants that accept a forged request too. */
+export const UNGUARDED = ['unguarded', 'beside'];
 
 /** Applies decorators to a method and its parameters, as TypeScript does. */
 export function decorate(target, method, decorators, parameters = {}) {

@@ -2,7 +2,7 @@ import { Server } from '../receive/fleet.mjs';
 import { dataOf } from '../event.mjs';
 import { bodyOf, headRequests, postRequests } from '../receive/requests.mjs';
 import { compareServers } from '../receive/rounds.mjs';
-import { ADAPTERS, VARIANTS } from '../receive/settings.mjs';
+import { ADAPTERS, UNGUARDED, VARIANTS } from '../receive/settings.mjs';
 
 /** Requests, and their number in a turn: enough to refill the CPU caches after a turn of another variant. */
 const LOADS = {
@@ -20,7 +20,7 @@ const WITH_MIDDLEWARE = {
 };
 
 /** Variants that are compared for one load, since the others would show the same. */
-const FOR_ONE_LOAD = { variants: ['bare', 'traced'], load: 'HEAD, 300 B' };
+const FOR_ONE_LOAD = { variants: ['beside', 'bare', 'traced'], load: 'HEAD, 300 B' };
 
 /** Turns to warm a variant up. V8 optimises the long ones late, and the baseline, which has a turn in each pair, before others. */
 const WARM_UP = { full: 60, quick: 20 };
@@ -47,7 +47,8 @@ export async function run(options) {
         const warmUp = () => make(size, { standard });
         // A variant that accepts a forged request or rejects a valid one fails the run.
         await server.cost(make(1, { standard }));
-        if (variant !== 'unguarded') await server.cost(make(1, { standard, forged: true }), false);
+        if (!UNGUARDED.includes(variant))
+          await server.cost(make(1, { standard, forged: true }), false);
         for (let turn = 0; turn < WARM_UP[options.quick ? 'quick' : 'full']; turn++)
           await server.cost(warmUp());
         runs.push({ name, server, lot });
