@@ -11,7 +11,7 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 import { isStandardWebhooks } from '../sending/sent-profile.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
-import type { EndpointStore, SealedEndpointKey } from './endpoint-store.js';
+import type { EndpointStore, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
 
 const SECRET_BYTES = 32;
 
@@ -157,6 +157,41 @@ export class SecretSealer {
   }
 }
 
+/** Endpoints that are read at once. */
+const PAGE = 1_000;
+
+/**
+ * Looks for a secret that can be decrypted.
+ *
+ * @param most - endpoints whose secrets are tried
+ * @returns the first one that cannot be decrypted, if none can; `undefined` if one can, or if there is none
+ */
+export async function unreadableSecret(
+  store: EndpointStore,
+  sealer: SecretSealer,
+  most = Infinity,
+): Promise<{ readonly endpointId: string; readonly error: WebhookStoreError } | undefined> {
+  let unreadable: { readonly endpointId: string; readonly error: WebhookStoreError } | undefined;
+  let page: readonly StoredEndpoint[] = [];
+  const limit = Math.min(most, PAGE);
+  let tried = 0;
+  do {
+    page = await store.list({ limit, after: page.at(-1)?.id });
+    tried += page.length;
+    for (const { id, keys } of page) {
+      for (const key of keys) {
+        try {
+          sealer.open(id, key);
+          return undefined;
+        } catch (error) {
+          unreadable ??= { endpointId: id, error: error as WebhookStoreError };
+        }
+      }
+    }
+  } while (page.length === limit && tried < most);
+  return unreadable;
+}
+
 /** Endpoints whose secrets {@link requireReadableSecrets} tries. */
 const TRIED = 20;
 
@@ -169,21 +204,11 @@ export async function requireReadableSecrets(
   store: EndpointStore,
   sealer: SecretSealer,
 ): Promise<void> {
-  let unreadable: WebhookStoreError | undefined;
-  for (const { id, keys } of await store.list({ limit: TRIED })) {
-    for (const key of keys) {
-      try {
-        sealer.open(id, key);
-        return;
-      } catch (error) {
-        unreadable ??= error as WebhookStoreError;
-      }
-    }
-  }
+  const unreadable = await unreadableSecret(store, sealer, TRIED);
   if (unreadable === undefined) return;
   throw new WebhookStoreError(
     'sealed_secret_unreadable',
-    `${unreadable.message} No other secret can be decrypted either; to start nevertheless, set checkStores: false.`,
+    `${unreadable.error.message} No other secret can be decrypted either; to start nevertheless, set checkStores: false.`,
   );
 }
 

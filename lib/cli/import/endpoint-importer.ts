@@ -2,12 +2,12 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { SystemClock } from '../../clock/webhook-clock.js';
 import { EndpointRegistry } from '../../endpoints/endpoint.registry.js';
-import type {
-  EndpointStore,
-  SealedEndpointKey,
-  StoredEndpoint,
-} from '../../endpoints/endpoint-store.js';
-import type { SealingKey, SecretSealer } from '../../endpoints/secret-sealer.js';
+import type { EndpointStore } from '../../endpoints/endpoint-store.js';
+import {
+  type SealingKey,
+  type SecretSealer,
+  unreadableSecret,
+} from '../../endpoints/secret-sealer.js';
 import type { NewEndpoint } from '../../endpoints/webhook-endpoint.interface.js';
 import { WebhookEndpoints } from '../../endpoints/webhook.endpoints.js';
 import { isWebhookError, WebhookDeliveryError } from '../../errors/webhook.error.js';
@@ -215,36 +215,15 @@ async function managerOf(
   );
 }
 
-/** Stored endpoints that are read at once. */
-const PAGE = 1_000;
-
 /** Refuses a key that opens none of the stored secrets: the application could not read what it seals. */
 async function requireKeyOf(
   store: EndpointStore,
   sealer: SecretSealer,
   keyId: string,
 ): Promise<void> {
-  let unreadable: string | undefined;
-  let page: readonly StoredEndpoint[] = [];
-  do {
-    page = await store.list({ limit: PAGE, after: page.at(-1)?.id });
-    for (const { id, keys } of page) {
-      if (keys.some((key) => canOpen(sealer, id, key))) return;
-      if (keys.length > 0) unreadable ??= id;
-    }
-  } while (page.length === PAGE);
+  const unreadable = await unreadableSecret(store, sealer);
   if (unreadable === undefined) return;
   throw new UsageError(
-    `The sealing key "${keyId}" does not open the secret of endpoint "${unreadable}", nor any other: pass the first of the application's sealingKeys and its id; if it has replaced another key, call reseal() before you import.`,
+    `The sealing key "${keyId}" does not open the secret of endpoint "${unreadable.endpointId}", nor any other: pass the first of the application's sealingKeys and its id; if it has replaced another key, call reseal() before you import.`,
   );
-}
-
-function canOpen(sealer: SecretSealer, endpointId: string, key: SealedEndpointKey): boolean {
-  try {
-    sealer.open(endpointId, key);
-    return true;
-  } catch (error) {
-    if (isWebhookError(error, 'sealed_secret_unreadable')) return false;
-    throw error;
-  }
 }
