@@ -72,21 +72,21 @@ const issuer = ['--issuer', ISSUER];
 const METHOD = ['--method', 'POST'];
 const seen = (): unknown[] => app.get(Orders).seen;
 
-describe('send', () => {
-  const servers: Server[] = [];
-  async function answering(listener: RequestListener): Promise<string> {
-    const server = createServer(listener);
-    servers.push(server);
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+const servers: Server[] = [];
+async function answering(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  servers.push(server);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+}
+afterEach(async () => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
   }
-  afterEach(async () => {
-    for (const server of servers.splice(0)) {
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    }
-  });
+});
 
+describe('send', () => {
   it('sends a signed event and prints the answer, but no token', async () => {
     const { code, out } = await commandLine([
       'send',
@@ -555,13 +555,11 @@ describe('listen', () => {
 
   it('forwards every value of a repeated header', async () => {
     let forwarded: string[] | undefined;
-    const application = createServer((request, response) => {
+    const application = await answering((request, response) => {
       forwarded = request.headersDistinct['x-tag'];
       response.writeHead(204).end();
     });
-    await once(application.listen(0, '127.0.0.1'), 'listening');
-    const { port } = application.address() as AddressInfo;
-    const { origin, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const { origin, stop } = await listening('--forward-to', application);
     const key = { issuer: ISSUER, secret: SECRET };
     const { headers } = await signWebhook('order.created', {}, key);
     const repeated = request(origin, {
@@ -571,8 +569,6 @@ describe('listen', () => {
     const [answer] = (await once(repeated.end(), 'response')) as [IncomingMessage];
     answer.resume();
     await stop();
-    application.closeAllConnections();
-    application.close();
 
     expect([answer.statusCode, forwarded]).toEqual([204, ['a', 'b']]);
   });
@@ -588,17 +584,13 @@ describe('listen', () => {
 
   it.each([[[]], [['--json']]])('prints an event with %j on its own lines only', async (flags) => {
     const breaks = '\u0085\u009b\u007f\u2028\u2029';
-    const application = createServer((_, response) => {
+    const application = await answering((_, response) => {
       response.writeHead(503).end(JSON.stringify({ message: `closed${breaks}204` }));
     });
-    await once(application.listen(0, '127.0.0.1'), 'listening');
-    const { port } = application.address() as AddressInfo;
-    const to = `http://127.0.0.1:${port}/`;
-    const { origin, out, stop } = await listening('--forward-to', to, ...flags);
+    const { origin, out, stop } = await listening('--forward-to', application, ...flags);
     const event = JSON.stringify({ id: `l1${breaks}12:00:00 HEAD 204` });
     const sent = await commandLine(['send', origin, 'order.created', event, ...issuer, ...METHOD]);
     await stop();
-    application.close();
 
     expect([out.text, sent.out].join().replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Zl}\p{Zp}]/u);
     expect(out.text).toContain(String.raw`l1\u0085\u009b\u007f\u2028\u202912:00:00`);
@@ -673,20 +665,16 @@ describe('listen', () => {
   });
 
   it('prints the error of the application it forwards to, and passes it back', async () => {
-    const application = createServer((_, response) => {
+    const application = await answering((_, response) => {
       response.writeHead(503, { 'Retry-After': '7' });
       response.end('{"code":"E42","message":"closed"}');
     });
-    await once(application.listen(0, '127.0.0.1'), 'listening');
-    const { port } = application.address() as AddressInfo;
-    const { origin, out, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const { origin, out, stop } = await listening('--forward-to', application);
     const key = { issuer: ISSUER, secret: SECRET };
     const { headers, body } = await signWebhook('order.created', [1], key);
     const answer = await fetch(origin, { method: 'POST', headers, body: body! });
     const passedBack = await answer.text();
     await stop();
-    application.closeAllConnections();
-    application.close();
 
     expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '7']);
     expect(passedBack).toBe('{"code":"E42","message":"closed"}');
@@ -695,20 +683,16 @@ describe('listen', () => {
 
   it('asks the application for an answer that is not compressed', async () => {
     let encoding: string | undefined;
-    const application = createServer((request, response) => {
+    const application = await answering((request, response) => {
       encoding = request.headers['accept-encoding'];
       response.writeHead(204).end();
     });
-    await once(application.listen(0, '127.0.0.1'), 'listening');
-    const { port } = application.address() as AddressInfo;
-    const { origin, stop } = await listening('--forward-to', `http://127.0.0.1:${port}/`);
+    const { origin, stop } = await listening('--forward-to', application);
     const key = { issuer: ISSUER, secret: SECRET };
     const { headers } = await signWebhook('order.created', {}, key);
     const compressed = { ...headers, 'Accept-Encoding': 'gzip, br' };
     const { status } = await fetch(origin, { method: 'HEAD', headers: compressed });
     await stop();
-    application.closeAllConnections();
-    application.close();
 
     expect([status, encoding]).toEqual([204, 'identity']);
   });

@@ -66,6 +66,12 @@ class Neighbour {
   }
 }
 
+/** Of a server that starts to listen. */
+async function originOf(server: Server): Promise<string> {
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
 /** A feature module with its own webhook module. */
 function feature(options: WebhookModuleOptions, providers: Type[] = []): Type {
   class Feature {}
@@ -333,9 +339,7 @@ describe('a mounted path on Fastify', () => {
     await start(adapter as never);
     const { routing } = adapter.getInstance();
     const server = createServer((request, response) => routing(request, response));
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = await originOf(server.listen(0, '127.0.0.1'));
     try {
       const token = signed();
       expect((await head(origin, token)).status).toBe(204);
@@ -362,8 +366,7 @@ describe('a mounted path on Express', () => {
     const outer = express();
     outer.use('/inner', instance);
     const server = outer.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = await originOf(server);
     try {
       expect((await head(origin, signed(), { path: '/inner/webhooks' })).status).toBe(204);
       expect((await head(origin, signed(), { path: '/webhooks' })).status).toBe(404);
@@ -376,8 +379,7 @@ describe('a mounted path on Express', () => {
     const instance = express();
     await start(new ExpressAdapter(instance));
     const server = express().use(express.json(), instance).listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = await originOf(server);
     try {
       const answer = await post(origin, signedBody('{}'));
       expect([answer.status, answer.json?.['code']]).toEqual([500, 'payload_consumed']);
@@ -398,9 +400,7 @@ describe('a mounted path on Express', () => {
       received.on('data', (chunk) => request.push(chunk)).on('end', () => request.push(null));
       instance(request as never, response as never);
     });
-    server.listen(0, '127.0.0.1');
-    await once(server, 'listening');
-    const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const origin = await originOf(server.listen(0, '127.0.0.1'));
     try {
       expect((await head(origin, signed())).status).toBe(204);
       expect((await post(origin, signedBody('{}'))).status).toBe(204);
