@@ -427,6 +427,28 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
   });
 
+  it('loads nothing of an endpoint that it is deleting', async () => {
+    await app.get(WebhookEndpoints).create({ id: 'leaving', tenant: 'acme', url: partnerUrl });
+    await page.clock.install();
+    await page.route('**/api/endpoints/leaving', async (route) => {
+      if (route.request().method() !== 'DELETE') return route.continue();
+      const response = await route.fetch();
+      // The change arrives, and its time to settle passes, before the answer.
+      await page.evaluate(`fetch('./api/overview').then((answer) => answer.text())`);
+      await page.clock.runFor(2_000);
+      await page.evaluate(`fetch('./api/overview').then((answer) => answer.text())`);
+      return route.fulfill({ response });
+    });
+    await open('#/endpoints/leaving');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('leaving').fill('leaving');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+
+    await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  });
+
   it('shows no rows of another filter beside an error', async () => {
     await publisher.publish('order.listed', { id: 'o8' }, { tenant: 'acme' });
     await open('#/deliveries?event=order.listed');

@@ -29,6 +29,13 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
   return call(`${path}${searchOf(query)}`, { signal: signal ?? null });
 }
 
+let running = 0;
+
+/** Whether a change has no answer yet. */
+export function isChanging(): boolean {
+  return running > 0;
+}
+
 /** Changes something. The header is one that a form of another site cannot send. */
 export function act<T>(
   method: 'POST' | 'PATCH' | 'DELETE',
@@ -36,13 +43,13 @@ export function act<T>(
   body?: object,
 ): Promise<T> {
   const headers = { 'Webhook-Console': '1' };
-  // Fastify refuses an empty body with a type.
-  if (method === 'DELETE') return call(path, { method, headers });
-  return call(path, {
+  const json = { ...headers, 'Content-Type': 'application/json' };
+  running++;
+  return call<T>(path, {
     method,
-    headers: { ...headers, 'Content-Type': 'application/json' },
-    body: JSON.stringify(body ?? {}),
-  });
+    // Fastify refuses an empty body with a type.
+    ...(method === 'DELETE' ? { headers } : { headers: json, body: JSON.stringify(body ?? {}) }),
+  }).finally(() => running--);
 }
 
 async function call<T>(path: string, init: RequestInit): Promise<T> {

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleChange } from '../console-api.js';
-import { get, type ApiError, type Query } from './api.js';
+import { get, isChanging, type ApiError, type Query } from './api.js';
 
 type Topic = ConsoleChange['topic'];
 type Listener = (topic: Topic | undefined) => void;
@@ -120,13 +120,15 @@ export function useLoaded<T, Given extends Query = Query>(
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const listener: Listener = (topic) => {
-      if (topic !== undefined && !topics.includes(topic)) return;
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        // To abort it would starve a slow load under constant changes.
-        if (progress.isLoading) progress.hasChanged = true;
-        else reload();
-      }, SETTLE_MS);
+      if (topic === undefined || topics.includes(topic)) timer ??= setTimeout(settle, SETTLE_MS);
+    };
+    const settle = (): void => {
+      timer = undefined;
+      // What the user deletes would be reported as not found, before the page leaves it.
+      if (isChanging()) listener(undefined);
+      // To abort it would starve a slow load under constant changes.
+      else if (progress.isLoading) progress.hasChanged = true;
+      else reload();
     };
     listeners.add(listener);
     return () => {
