@@ -1,5 +1,6 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { matches } from './delivery-list.js';
+import type { LaneLimits } from './lane-limits.js';
 import {
   deliveryLane,
   type DeliveryAttempt,
@@ -24,8 +25,6 @@ export class RememberedDelivery {
   attempts: readonly DeliveryAttempt[] = [];
   /** Its part in the order of its key; absent without one, and once it has had its turn. */
   turn: { readonly key: string; readonly isWaiting: boolean } | undefined;
-  /** Whether it may have to wait for the limits of its lane; `false` while it is attempted. */
-  isLimited = false;
   private blocksKey = false;
   private attemptCount = 0;
   private reason: FailureReason | undefined;
@@ -38,6 +37,7 @@ export class RememberedDelivery {
     public delivery: WebhookDelivery,
     public due: number,
     public order: number,
+    private readonly limits: Pick<LaneLimits, 'has'>,
   ) {
     this.lane = deliveryLane(delivery);
     this.updatedAt = delivery.createdAt;
@@ -67,6 +67,7 @@ export class RememberedDelivery {
 
   record(): DeliveryRecord {
     const { delivery, status, attemptCount, reason, updatedAt, due, payloadDropped } = this;
+    const isWaiting = status === 'pending' && !this.isRunning;
     return {
       delivery,
       status,
@@ -75,7 +76,7 @@ export class RememberedDelivery {
       reason,
       updatedAt,
       payloadDropped,
-      isLimited: status === 'pending' && this.isLimited ? true : undefined,
+      isLimited: isWaiting && this.limits.has(this.lane) ? true : undefined,
       keyState: this.keyState,
     };
   }
@@ -189,6 +190,7 @@ export class DeliveryMemory {
       readonly maxFinished: number;
       readonly maxBytes: number;
     },
+    private readonly limits: Pick<LaneLimits, 'has'>,
     onTurn: (entry: RememberedDelivery) => void,
   ) {
     this.order = new KeyOrder(onTurn);
@@ -231,7 +233,7 @@ export class DeliveryMemory {
   }
 
   add(delivery: WebhookDelivery, due: number, now: number): RememberedDelivery {
-    const entry = new RememberedDelivery(delivery, due, this.recorded++);
+    const entry = new RememberedDelivery(delivery, due, this.recorded++, this.limits);
     this.order.enter(entry, now);
     this.byId.set(delivery.id, entry);
     this.update(entry);

@@ -82,7 +82,7 @@ export class InProcessQueue extends WebhookQueue {
     this.clock = read.clock;
     this.keepPayloads = read.keepPayloads;
     this.pending = new PendingDeliveries(read, this.limits);
-    this.memory = new DeliveryMemory(read, (entry) => this.addPending(entry));
+    this.memory = new DeliveryMemory(read, this.limits, (entry) => this.pending.add(entry));
   }
 
   /** Pending deliveries, running ones included. */
@@ -105,7 +105,7 @@ export class InProcessQueue extends WebhookQueue {
       const record = this.memory.find(delivery.id)?.record();
       if (record === undefined) {
         const entry = this.memory.add(delivery, notBefore, now);
-        if (entry.turn?.isWaiting !== true) this.addPending(entry);
+        if (entry.turn?.isWaiting !== true) this.pending.add(entry);
       }
       return record;
     });
@@ -157,7 +157,7 @@ export class InProcessQueue extends WebhookQueue {
     this.memory.requireRoomFor(dead.map(({ delivery }) => delivery));
     for (const entry of dead) {
       this.memory.revive(entry, now);
-      this.addPending(entry);
+      this.pending.add(entry);
     }
     for (const entry of waiting) {
       entry.due = now;
@@ -306,15 +306,9 @@ export class InProcessQueue extends WebhookQueue {
     if (this.limits.set(lane, limits, now, running)) this.pending.limitsChanged(lane, now);
   }
 
-  private addPending(entry: RememberedDelivery): void {
-    entry.isLimited = this.limits.has(entry.lane);
-    this.pending.add(entry);
-  }
-
   private async run(taken: TakenDelivery): Promise<void> {
     const { entry } = taken;
     this.running++;
-    entry.isLimited = false;
     entry.isRunning = true;
     let run: DeliveryRun | undefined;
     try {
@@ -339,6 +333,6 @@ export class InProcessQueue extends WebhookQueue {
     if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
     else entry.apply(run, now);
     this.memory.update(entry);
-    if (entry.status === 'pending') this.addPending(entry);
+    if (entry.status === 'pending') this.pending.add(entry);
   }
 }

@@ -122,8 +122,9 @@ export class LaneLimits {
    */
   set(lane: string, limits: DeliveryLimits, now: number, running: number): boolean {
     const known = this.lanes.get(lane);
+    if (!isLimited(limits)) return this.lanes.delete(lane);
     if (known === undefined) {
-      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits, running));
+      this.lanes.set(lane, new LaneLimit(limits, running));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
@@ -146,8 +147,7 @@ export class LaneLimits {
 
   /** What waited before this time has waited for the limits of the lane: its last start, or when they allow the next one. */
   heldUntil(lane: string, now: number): number {
-    const limit = this.lanes.get(lane);
-    return limit !== undefined && isLimited(limit.limits) ? limit.heldUntil(now) : -Infinity;
+    return this.lanes.get(lane)?.heldUntil(now) ?? -Infinity;
   }
 
   start(lane: string, now: number): void {

@@ -1,10 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue } from '../../lib/queue/in-process.queue.js';
-import type {
-  DeliveryLimits,
-  DeliveryRun,
-  OutgoingDelivery,
+import {
+  deliveryLane,
+  type DeliveryLimits,
+  type DeliveryRun,
+  type OutgoingDelivery,
 } from '../../lib/queue/webhook-delivery.js';
 
 const SECOND = 1_000;
@@ -253,5 +254,22 @@ describe('the concurrency of a lane', () => {
     await busy.stop(clock.now());
 
     expect(counts).toEqual([2, 1, 1, 1, 1]);
+  });
+
+  it('are gone once they are removed, and with them the pause after an overload', async () => {
+    await enqueue({ concurrency: 1 }, 1);
+    await pass(SECOND);
+    const lane = deliveryLane(deliveryOf('any'));
+    await queue.limitLane(lane, {});
+    runOf = askingToWait(MINUTE, () => true);
+    await enqueue({}, 1, 1);
+    await pass(SECOND);
+    await enqueue({}, 1, 2);
+    await queue.enqueue([{ delivery: deliveryOf('later'), notBefore: clock.now() + MINUTE }]);
+    const [later] = await queue.find(['later']);
+    await clock.advance(0);
+
+    expect(starts).toEqual([0, SECOND, 2 * SECOND]);
+    expect(later!.isLimited).toBeUndefined();
   });
 });
