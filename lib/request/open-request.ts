@@ -2,6 +2,7 @@ import { WebhookPayloadError, WebhookTokenError, isWebhookError } from '../error
 import { matchesEvent } from '../token/event-name.js';
 import { rulesOf } from '../token/profiles/profile.js';
 import type { WebhookClaim, WebhookTokenClaims } from '../token/webhook-claims.interface.js';
+import { readSeconds } from '../token/validate-claims.js';
 import { readReceipt } from '../token/webhook-receipt.js';
 import {
   DEFAULT_PROFILE,
@@ -59,8 +60,8 @@ export interface OpenedRequest extends VerifiedRequest {
   readonly profile: WebhookProfile;
 }
 
-/** Milliseconds after which a body was slow, so that its token is verified again. */
-const SLOW_BODY = 1_000;
+/** Seconds after which a body was slow, so that its token is verified again. */
+const SLOW_BODY = 1;
 
 /** The part of a {@link VerifiedRequest} that depends on the body. */
 type RequestPayload = Omit<VerifiedRequest, 'method' | 'claims' | 'profile' | 'attempt'>;
@@ -75,12 +76,12 @@ export async function openRequest(
   rules: RequestRules,
 ): Promise<OpenedRequest> {
   const method = requireMethod(incoming.method);
-  const { keys, now, clockTolerance } = rules.tokens.settings;
+  const { keys, now } = rules.tokens.settings;
   const keysBefore = keys.latest?.();
-  const arrivedAt = now();
+  const arrivedAt = readSeconds(now);
   const compact = readBearerToken(incoming.headers);
   const token = await rules.tokens.verify(compact);
-  const { claims, profile } = token;
+  const { header, claims, profile } = token;
   requireAllowedEvent(rules, claims.iss, claims.webhook.event);
   const format = rulesOf(profile);
   const opened = { method, claims, profile, attempt: format.attempt(claims.webhook) };
@@ -92,9 +93,11 @@ export async function openRequest(
   const payload = await readPayload(incoming, rules, form, claims);
   try {
     // While a body arrives slowly, the token or its key may expire or be revoked: the replay store forgets a token that has expired.
-    const hasExpired = Number(now()) >= (claims.exp + clockTolerance) * 1_000;
-    const isSlow = Number(now()) - Number(arrivedAt) >= SLOW_BODY;
-    if (hasExpired || isSlow || keys.latest?.() !== keysBefore) await rules.tokens.verify(compact);
+    const time = readSeconds(now);
+    const expiresAt = claims.exp + rules.tokens.toleranceFor(header.typ, claims.webhook);
+    const isSlow = time - arrivedAt >= SLOW_BODY;
+    if (time >= expiresAt || isSlow || keys.latest?.() !== keysBefore)
+      await rules.tokens.verify(compact);
   } catch (error) {
     payload.body.remove();
     throw error;

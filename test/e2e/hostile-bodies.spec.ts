@@ -24,6 +24,14 @@ type Outcome = [status: number, code: string | undefined];
 
 const deep = (levels: number): string => '{"a":'.repeat(levels) + '1' + '}'.repeat(levels);
 
+/** Claims of a body in the form of swt-draft-00. */
+function draftClaims(body: string): Record<string, unknown> {
+  const [, hash] = digest('sha512', Buffer.from(body)).split(':');
+  const { iat, webhook } = goodClaims();
+  const data = { hash, hashAlg: 'SHA-512', size: body.length };
+  return { nbf: iat, webhook: { ...(webhook as object), data, hash: `sha512:${hash}` } };
+}
+
 const json = 'application/json';
 const BODIES: [string, string | undefined, Buffer, Outcome, unknown][] = [
   ['JSON', json, Buffer.from('{"a":1}'), [204, undefined], { a: 1 }],
@@ -153,12 +161,19 @@ describe.each(adapters)('bodies of a hostile sender on %s', (adapter, createAdap
       await late.close();
     });
 
-    it('rejects a body that ends just after its token has expired', async () => {
-      const { token, body } = signedBody('{"late":true}');
+    it.each([
+      ['its token', signedBody('{"late":true}').token, { clockTolerance: 0 }],
+      [
+        'a token of swt-draft-00, which tolerates no other clock',
+        forged({ claims: draftClaims('{"late":true}') }),
+        { profiles: ['swt-draft-00'] } as const,
+      ],
+    ])('rejects a body that ends just after the end of %s', async (_, token, change) => {
+      const body = Buffer.from('{"late":true}');
       const { exp } = decodeJwt(token);
       const clock = new TestClock(exp! * 1_000 - 300);
       const late = await HostileTarget.start(createAdapter(), {
-        options: { ...receiverOptions({ clockTolerance: 0 }), clock },
+        options: { ...receiverOptions(change), clock },
       });
       const [connection, socket] = await late.connectBothEnds();
       connection.write(postHead(token, ['Content-Type: application/json', 'Content-Length: 13']));
