@@ -31,8 +31,6 @@ interface AttemptFacts {
   readonly durationMs: number;
   /** Absent if there was no answer. */
   readonly statusCode?: number;
-  /** Of the request whose answer counts; absent if no request was made, or if it was acknowledged. */
-  readonly receipt?: WebhookReceipt;
 }
 
 export type AttemptResult =
@@ -180,12 +178,10 @@ const FINAL: ReadonlySet<FailureReason> = new Set(['destination_blocked', 'inval
 /**
  * Judges an attempt by the answer.
  *
- * @param receipt - creates that of the last request, if there was one
  * @param now - epoch milliseconds, for a Retry-After that is a date
  */
 export function attemptResult(
   facts: Pick<AttemptFacts, 'attempt' | 'method' | 'durationMs'>,
-  receipt: (() => WebhookReceipt) | undefined,
   answer: ReceiverAnswer | NoAnswer,
   now: number,
 ): AttemptResult {
@@ -193,14 +189,13 @@ export function attemptResult(
   if (statusCode !== undefined && isAcknowledged(facts.method, answer)) {
     return { ...facts, verdict: 'acknowledged', statusCode };
   }
-  const seen = { ...facts, ...(receipt !== undefined && { receipt: receipt() }) };
   if (statusCode === undefined) {
     const { reason } = answer;
-    return { ...seen, verdict: FINAL.has(reason) ? 'refused' : 'failed', reason };
+    return { ...facts, verdict: FINAL.has(reason) ? 'refused' : 'failed', reason };
   }
   const retryAfter = parseRetryAfter(answer.retryAfter, now);
   return {
-    ...seen,
+    ...facts,
     verdict: 'failed',
     statusCode,
     reason: `http_${statusCode}`,

@@ -116,7 +116,7 @@ export class WebhookSender {
       const { receipt, profile, token } = exchange.requests.at(-1) ?? {};
       const durationMs = Math.max(0, now - startedAt);
       const facts = { attempt: number, method, durationMs };
-      const result = attemptResult(facts, receipt, answer, now);
+      const result = attemptResult(facts, answer, now);
       const signed = token ? signedFacts(token) : undefined;
       const excerpt = excerptOfAnswer(answer, exchange);
       return { result, at: startedAt, receipt, signed, profile, answer: excerpt };
@@ -157,8 +157,9 @@ export class WebhookSender {
       if (isAcknowledged('POST', second)) endpoint.state.needsPost = true;
       return { method: 'POST', answer: second };
     } catch (error) {
-      // The method is unknown before the request is signed, and POST after a HEAD.
-      return { method: 'POST', answer: { reason: this.failureOf(error, endpoint) } };
+      // Before a request is signed, its method is unknown.
+      const method = exchange.requests.at(-1)?.method ?? 'POST';
+      return { method, answer: { reason: this.failureOf(error, endpoint) } };
     }
   }
 

@@ -348,6 +348,21 @@ describe('OAuth 2 client credentials', () => {
     expect(authorizations()).toEqual(['Bearer access-token-1', 'Bearer access-token-2']);
   });
 
+  it('record the HEAD that was refused if its token cannot be renewed', async () => {
+    await created(oauth2({ header: 'X-Access' }), { profile: 'webhook-token' });
+    receiver.script = () => ({ status: 401 });
+    const issue = tokens.answer;
+    tokens.answer = (index) => (index === 1 ? issue(index) : { status: 500, body: {} });
+    await bench.publisher.send('crm', 'invoice.paid', {});
+    const [delivery] = (await bench.module.get(WebhookDeliveries).list()).deliveries;
+    const stored = await bench.module.get(WebhookDeliveries).get(delivery!.id);
+
+    expect(receiver.requests.map(({ method }) => method)).toEqual(['HEAD']);
+    expect(stored!.attempts).toEqual([
+      expect.objectContaining({ method: 'HEAD', failureReason: 'credentials_unavailable' }),
+    ]);
+  });
+
   it('do not loop at an endpoint that refuses every token', async () => {
     await created(oauth2());
     receiver.script = () => ({ status: 401 });
