@@ -108,12 +108,13 @@ export class WebhookDeliverer {
   private async deliver(delivery: OutgoingDelivery, number: number): Promise<DeliveryRun> {
     const endpoint = await this.endpointOf(delivery);
     if (endpoint === undefined) {
-      return this.report({ delivery, outcome: this.outcomeWithoutEndpoint(delivery, number) });
+      const outcome = outcomeToStore(delivery, this.outcomeWithoutEndpoint(delivery, number));
+      return this.report({ delivery, outcome });
     }
     const early = this.outcomeWithoutAttempt(delivery, endpoint, number);
     if (early !== undefined) {
-      const limits = currentLimits(endpoint);
-      return this.report({ delivery, outcome: early, limits }, endpoint);
+      const outcome = outcomeToStore(delivery, early, endpoint);
+      return this.report({ delivery, outcome, limits: currentLimits(endpoint) }, endpoint);
     }
 
     const attempt = await this.attempt(delivery, endpoint, number);
@@ -121,7 +122,8 @@ export class WebhookDeliverer {
     if (result.verdict === 'acknowledged' && profile !== undefined) {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
-    const { outcome, overloadedUntil } = this.decide(endpoint, result);
+    const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
+    const outcome = outcomeToStore(delivery, decided, endpoint);
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
       { delivery, outcome, attempt: stored, overloadedUntil, receipt },
@@ -215,8 +217,7 @@ export class WebhookDeliverer {
   }
 
   /** Reports a run before the queue records it. */
-  private report(decided: OutgoingRun, endpoint?: RegisteredEndpoint): DeliveryRun {
-    const run = { ...decided, outcome: outcomeToStore(decided, endpoint) };
+  private report(run: OutgoingRun, endpoint?: RegisteredEndpoint): DeliveryRun {
     this.reporter.ended(run, endpoint?.label ?? `endpoint "${run.delivery.endpointId}"`);
     for (const observe of runObservers) observe({ ...run, consumer: this });
     for (const listener of this.listeners) {
@@ -287,8 +288,9 @@ function isExpired({ expiresAt }: OutgoingDelivery, now: number): boolean {
  * one blocks its ordering key if the endpoint says so.
  */
 function outcomeToStore(
-  { delivery: { expiresAt = Infinity, orderingKey }, outcome }: OutgoingRun,
-  endpoint: RegisteredEndpoint | undefined,
+  { expiresAt = Infinity, orderingKey }: OutgoingDelivery,
+  outcome: DeliveryOutcome,
+  endpoint?: RegisteredEndpoint,
 ): DeliveryOutcome {
   if ('at' in outcome) return { ...outcome, at: Math.min(outcome.at, expiresAt) };
   const blocksKey =
