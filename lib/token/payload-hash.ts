@@ -3,12 +3,6 @@ import { createHash, getHashes, timingSafeEqual } from 'node:crypto';
 import { WebhookPayloadError } from '../errors/webhook.error.js';
 import { HASH_ALGORITHMS, type HashAlgorithm } from './webhook-token.constants.js';
 
-/** A digest that is being computed; `hex` finishes it. */
-interface DigestEngine {
-  update(bytes: Uint8Array): void;
-  hex(): string;
-}
-
 const NATIVE: ReadonlySet<string> = new Set(getHashes());
 
 /** BoringSSL (Electron, some edge runtimes) has no SHA-3. */
@@ -17,26 +11,6 @@ const PURE: Partial<Record<HashAlgorithm, typeof sha3_256>> = {
   'sha3-384': sha3_384,
   'sha3-512': sha3_512,
 };
-
-/**
- * Starts a digest in the runtime's crypto, or in JavaScript if the runtime has no SHA-3.
- *
- * @param native - algorithms of the runtime's crypto; tests of the fallback pass their own
- */
-export function startDigest(
-  algorithm: HashAlgorithm,
-  native: ReadonlySet<string> = NATIVE,
-): DigestEngine {
-  const pure = native.has(algorithm) ? undefined : PURE[algorithm]?.create();
-  if (pure !== undefined) {
-    return {
-      update: (bytes) => void pure.update(bytes),
-      hex: () => Buffer.from(pure.digest()).toString('hex'),
-    };
-  }
-  const hash = createHash(algorithm);
-  return { update: (bytes) => void hash.update(bytes), hex: () => hash.digest('hex') };
-}
 
 const HEX_LENGTH: Readonly<Record<HashAlgorithm, number>> = {
   sha256: 64,
@@ -76,13 +50,26 @@ export function isHashAlgorithm(name: unknown): name is HashAlgorithm {
  */
 export function createDigest(algorithm: HashAlgorithm): WebhookDigest {
   if (!isHashAlgorithm(algorithm)) throw unsupported();
-  const engine = startDigest(algorithm);
+  return startDigest(algorithm);
+}
+
+/**
+ * Starts a digest in the runtime's crypto, or in JavaScript if the runtime has no SHA-3.
+ *
+ * @param native - algorithms of the runtime's crypto; tests of the fallback pass their own
+ */
+export function startDigest(
+  algorithm: HashAlgorithm,
+  native: ReadonlySet<string> = NATIVE,
+): WebhookDigest {
+  const pure = native.has(algorithm) ? undefined : PURE[algorithm];
+  const hash = pure?.create() ?? createHash(algorithm);
   return {
     update(chunk) {
-      engine.update(chunk);
+      hash.update(chunk);
       return this;
     },
-    digest: () => `${algorithm}:${engine.hex()}`,
+    digest: () => `${algorithm}:${Buffer.from(hash.digest()).toString('hex')}`,
   };
 }
 

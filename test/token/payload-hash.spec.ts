@@ -53,10 +53,10 @@ describe('digest', () => {
   it.each(SHA3)('computes %s without support by the runtime', (name) => {
     fc.assert(
       fc.property(fc.array(bytes, { maxLength: 4 }), (chunks) => {
-        const engine = startDigest(name, new Set());
-        for (const chunk of chunks) engine.update(chunk);
+        const pieces = startDigest(name, new Set());
+        for (const chunk of chunks) pieces.update(chunk);
 
-        expect(`${name}:${engine.hex()}`).toBe(digest(name, Buffer.concat(chunks)));
+        expect(pieces.digest()).toBe(digest(name, Buffer.concat(chunks)));
       }),
     );
   });
