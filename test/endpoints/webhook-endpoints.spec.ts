@@ -1000,6 +1000,25 @@ describe('sealing', () => {
     await expect(endpoints.reseal()).resolves.toBe(0);
   });
 
+  it('does not reseal an endpoint twice that another process has resealed meanwhile', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await restart({ sealingKeys: [next, ...sealingKeys] });
+    store.beforeReplace = () => endpoints.reseal();
+
+    await expect(endpoints.reseal()).resolves.toBe(0);
+    expect((await store.find('crm'))!.version).toBe(2);
+  });
+
+  it('passes on the error of a store that fails while secrets are resealed', async () => {
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    await restart({ sealingKeys: [next, ...sealingKeys] });
+    store.beforeReplace = async () => {
+      throw new Error('the disk is full');
+    };
+
+    await expect(endpoints.reseal()).rejects.toThrow('the disk is full');
+  });
+
   it('uses the current sealing key with every change', async () => {
     await endpoints.create({ id: 'crm', url: receiver.url });
     await restart({ sealingKeys: [next, ...sealingKeys] });
