@@ -17,6 +17,7 @@ import {
   type ListedDelivery,
   type DeliveryHandler,
   type EnqueuedDelivery,
+  type EnqueueOptions,
   WebhookQueue,
   queueStopped,
 } from '../queue/webhook-queue.js';
@@ -129,8 +130,10 @@ export class BullMqQueue extends WebhookQueue {
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
+    { check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
+    check?.(await this.find(deliveries.map(({ delivery }) => delivery.id)));
     const call = this.request(async (signal) => this.deliveries.record(deliveries, signal));
     this.calls.add(call);
     try {

@@ -22,7 +22,7 @@ import { DeliveryLists } from './delivery-lists.js';
 import { laneColumn, storableText } from './delivery-row.js';
 import { DeliveryTable, haveTurns } from './delivery-table.js';
 import { KeyTurns } from './key-turns.js';
-import { GroupCommit } from './group-commit.js';
+import { GroupCommit, type GroupOptions } from './group-commit.js';
 import { QueueConnection, type QueueHost } from './queue-connection.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 import { servesAnother } from '../queue/queue-options.js';
@@ -84,12 +84,12 @@ export abstract class DatabaseQueue extends WebhookQueue {
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
-    { tx }: EnqueueOptions = {},
+    { tx, check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.requireRunning();
-    if (tx !== undefined) return this.enqueueIn(tx, deliveries);
+    if (tx !== undefined) return this.enqueueIn(tx, deliveries, check);
     const commit = async (): Promise<readonly (DeliveryRecord | undefined)[]> =>
-      this.groups.commitInGroup(deliveries);
+      this.groups.commitInGroup(deliveries, check);
     return this.connection.reporting(async () => this.connection.inTime(commit, TIMEOUTS_PER_CALL));
   }
 
@@ -190,8 +190,15 @@ export abstract class DatabaseQueue extends WebhookQueue {
   private async enqueueIn(
     tx: unknown,
     deliveries: readonly EnqueuedDelivery[],
+    check: EnqueueOptions['check'],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const record = async (run: RunStatement): Promise<readonly (DeliveryRecord | undefined)[]> => {
+      if (check !== undefined) {
+        // The caller may commit after an error.
+        const ids = deliveries.map(({ delivery }) => delivery.id);
+        const known = await this.table.find(ids, run);
+        check(ids.map((id) => known.get(id)));
+      }
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };
@@ -206,13 +213,19 @@ export abstract class DatabaseQueue extends WebhookQueue {
   /** Records deliveries in a commit of their own, and starts to attempt them. */
   private async recordAndWake(
     deliveries: readonly EnqueuedDelivery[],
-    { waits }: { readonly waits: boolean },
+    { waits, check }: GroupOptions,
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const how = { notifies: this.needsOthers, waits };
     await this.setLimits(deliveries);
-    const { records, held, limitedLanes } = await (waits && haveTurns(deliveries)
-      ? this.connection.transaction(async (run) => this.table.record(deliveries, how, run))
-      : this.table.record(deliveries, how));
+    const record = async (run?: RunStatement): ReturnType<DeliveryTable['record']> => {
+      const recorded = await this.table.record(deliveries, how, run);
+      check?.(recorded.records);
+      return recorded;
+    };
+    const isTransaction = check !== undefined || (waits && haveTurns(deliveries));
+    const { records, held, limitedLanes } = await (isTransaction
+      ? this.connection.transaction(record)
+      : record());
     // The delivery that they wait for may have ended before their commit.
     if (held.length > 0) await this.releaseNext(held).catch(() => {});
     this.consumer?.loop.wake(limitedLanes);

@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DeliveryRecord } from '../queue/webhook-delivery.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import type { EnqueuedDelivery, EnqueueOptions } from '../queue/webhook-queue.js';
 
 /** Groups that are recorded at the same time. */
 const MAX_GROUPS = 2;
@@ -15,22 +15,24 @@ const MAX_HOLD = 5_000;
 /** For each delivery what was recorded before; `undefined` if it was recorded now. */
 type Records = readonly (DeliveryRecord | undefined)[];
 
+/** How the deliveries of one or more calls are recorded. */
+export interface GroupOptions extends Pick<EnqueueOptions, 'check'> {
+  /** Without it, they may fail instead of waiting for a lock. */
+  readonly waits: boolean;
+}
+
 interface GroupCommitParts {
-  /**
-   * Records the deliveries of one or more calls in one commit: all or none.
-   *
-   * @param how - without `waits`, it may fail instead of waiting for a lock
-   */
+  /** Records the deliveries of one or more calls in one commit: all or none. */
   readonly record: (
     deliveries: readonly EnqueuedDelivery[],
-    how: { readonly waits: boolean },
+    options: GroupOptions,
   ) => Promise<Records>;
   /** Whether an error concerns every call alike, such as a lost connection. */
   readonly isOutage: (error: unknown) => boolean;
   readonly clock: WebhookClock;
 }
 
-interface PendingCall {
+interface PendingCall extends Pick<EnqueueOptions, 'check'> {
   readonly deliveries: readonly EnqueuedDelivery[];
   readonly bytes: number;
   readonly resolve: (records: Records) => void;
@@ -44,7 +46,7 @@ interface PendingCall {
  *
  * A call starts a group at once while fewer than two are being recorded; those that arrive meanwhile form the next one. No call
  * waits for a timer. Each call resolves after the commit that contains it, and stays all-or-nothing. If a group fails, each of its
- * calls is repeated by itself, so that a delivery that cannot be stored fails only its own call.
+ * calls is repeated by itself, so that a delivery that cannot be stored, or is refused by the call's check, fails only its own call.
  */
 export class GroupCommit {
   private readonly waiting: PendingCall[] = [];
@@ -56,12 +58,16 @@ export class GroupCommit {
   constructor(private readonly parts: GroupCommitParts) {}
 
   /** Records all of the deliveries or none; resolves after the commit. */
-  async commitInGroup(deliveries: readonly EnqueuedDelivery[]): Promise<Records> {
+  async commitInGroup(
+    deliveries: readonly EnqueuedDelivery[],
+    check?: EnqueueOptions['check'],
+  ): Promise<Records> {
     this.unanswered++;
     try {
       return await new Promise<Records>((resolve, reject) => {
         const context = new AsyncResource('WebhookQueue');
-        this.waiting.push({ deliveries, bytes: bytesOf(deliveries), resolve, reject, context });
+        const bytes = bytesOf(deliveries);
+        this.waiting.push({ deliveries, check, bytes, resolve, reject, context });
         this.startGroup();
       });
     } finally {
@@ -112,24 +118,32 @@ export class GroupCommit {
     const cancel = clock.wakeAt(clock.now() + MAX_HOLD, release);
     try {
       const all = calls.flatMap(({ deliveries }) => deliveries);
-      const records = await record(all, { waits: false });
-      let end = 0;
-      for (const { deliveries, resolve } of calls) {
-        const start = end;
-        end += deliveries.length;
-        resolve(records.slice(start, end));
-      }
+      const check = (records: Records): void =>
+        forEachCall(calls, records, (call, own) => call.check?.(own));
+      const isChecked = calls.some((call) => call.check !== undefined);
+      const records = await record(all, { waits: false, ...(isChecked && { check }) });
+      forEachCall(calls, records, ({ resolve }, own) => resolve(own));
     } catch (error) {
-      for (const { deliveries, resolve, reject, context } of calls) {
+      for (const { deliveries, check, resolve, reject, context } of calls) {
         if (isOutage(error)) reject(error);
         else {
-          const again = async (): Promise<Records> => record(deliveries, { waits: true });
+          const again = async (): Promise<Records> => record(deliveries, { waits: true, check });
           context.runInAsyncScope(again).then(resolve, reject);
         }
       }
     }
     release();
   }
+}
+
+/** Passes each call the records of its own deliveries. */
+function forEachCall(
+  calls: readonly PendingCall[],
+  records: Records,
+  use: (call: PendingCall, own: Records) => void,
+): void {
+  let end = 0;
+  for (const call of calls) use(call, records.slice(end, (end += call.deliveries.length)));
 }
 
 function bytesOf(deliveries: readonly EnqueuedDelivery[]): number {

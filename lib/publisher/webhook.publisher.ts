@@ -307,16 +307,15 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
     const firsts = all.map(({ delivery }) => first.get(delivery.id));
     // Two events of this call have one id.
     requireSameContents(all, firsts);
-    const within = tx === undefined ? undefined : { tx };
-    // An earlier call had one of the ids: nothing of this one may be recorded.
-    const named = all.filter(({ event }) => event.options.id !== undefined);
-    if (named.length > 0 && items.length > 1) {
-      const ids = named.map(({ delivery }) => delivery.id);
-      requireSameContents(named, deliveriesOf(await this.queue.find(ids, within)));
-    }
-    const records = await this.queue.enqueue(items, within);
-    // Another call has recorded it since, or only one delivery was asked for.
-    requireSameContents(all, deliveriesOf(records));
+    const check = (records: EarlierRecords): void =>
+      requireSameContents(all, deliveriesOf(records));
+    // Another call may have had one of the ids: nothing of this one may be recorded then.
+    const mayConflict = items.length > 1 && events.some(({ options }) => options.id !== undefined);
+    const records = await this.queue.enqueue(items, {
+      ...(tx !== undefined && { tx }),
+      ...(mayConflict && { check }),
+    });
+    check(records);
     let end = 0;
     return events.map(({ deliveries }) => records.slice(end, (end += deliveries.length)));
   }

@@ -27,6 +27,7 @@ import {
   type ListedDelivery,
   type DeliveryHandler,
   type EnqueuedDelivery,
+  type EnqueueOptions,
   WebhookQueue,
   queueStopped,
 } from './webhook-queue.js';
@@ -92,8 +93,10 @@ export class InProcessQueue extends WebhookQueue {
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
+    { check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
+    check?.(deliveries.map(({ delivery }) => this.memory.find(delivery.id)?.record()));
     const now = this.readClock();
     const fresh = new Map<string, WebhookDelivery>();
     for (const { delivery } of deliveries) {

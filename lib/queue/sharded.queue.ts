@@ -19,6 +19,7 @@ import {
   type DeliveryHandler,
   type DeliveryPageRequest,
   type EnqueuedDelivery,
+  type EnqueueOptions,
   type ListedDelivery,
   WebhookQueue,
 } from './webhook-queue.js';
@@ -130,7 +131,9 @@ export class ShardedQueue extends WebhookQueue {
 
   override async enqueue(
     deliveries: readonly EnqueuedDelivery[],
+    { check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    check?.(await this.find(deliveries.map(({ delivery }) => delivery.id)));
     const known = await this.findMoved(deliveries);
     const places = placesBy(deliveries, ({ delivery }, place) =>
       known.has(place) ? undefined : this.homeOf(delivery),

@@ -26,6 +26,11 @@ export type DeliveryHandler = (delivery: WebhookDelivery, attempt: number) => Pr
 export interface EnqueueOptions {
   /** A transaction of the caller's database; passed only to a queue that is `transactional`. */
   readonly tx?: unknown;
+  /**
+   * Called with what `enqueue` would return, possibly more than once: if it throws, nothing is recorded, and the call rejects with its
+   * error. A queue that cannot record and check in one step calls it ahead.
+   */
+  readonly check?: ((records: readonly (DeliveryRecord | undefined)[]) => void) | undefined;
 }
 
 /** A record in a list. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { isWebhookError } from '../errors/webhook.error.js';
-import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { isWebhookError, WebhookDeliveryError } from '../errors/webhook.error.js';
+import type { EnqueueOptions, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import {
   AHEAD,
   comparableDelivery,
@@ -45,6 +45,25 @@ export const RUN_RULES: QueueRules = {
       assert.equal(known.status, 'pending');
     }
     assert.deepEqual(await bench.ids(), ['twin', 'other']);
+  },
+
+  'records nothing if the check of the call throws': async (bench) => {
+    const deliveries = [bench.due('other'), bench.due('known')];
+    await bench.queue.enqueue(deliveries.slice(1));
+    const seen: unknown[] = [];
+    let refuses = true;
+    const check: EnqueueOptions['check'] = (records) => {
+      seen.push(records.map((record) => record?.delivery.id));
+      if (refuses) throw new WebhookDeliveryError('id_conflict', 'The check refused it.');
+    };
+    const call = async () => bench.queue.enqueue(deliveries, { check });
+
+    await assert.rejects(call, (error) => isWebhookError(error, 'id_conflict'));
+    assert.equal(await bench.find('other'), undefined);
+    refuses = false;
+    assert.equal((await call())[0], undefined);
+    assert.notEqual(await bench.find('other'), undefined);
+    for (const ids of seen) assert.deepEqual(ids, [undefined, 'known']);
   },
 
   'records an id once across concurrent calls, and the other ids of each call': async (bench) => {

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/ports';
+import { WebhookDeliveryError } from 'nestjs-webhook-token';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue } from '../../lib/postgres/index.js';
+import type { EnqueueOptions } from '../../lib/queue/webhook-queue.js';
 import { describeWith } from '../fixtures/services.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { TestDatabase, until, untilLocked } from './database.js';
@@ -72,6 +74,22 @@ function sequenceOf(record: DeliveryRecord | undefined): number | undefined {
     client.release();
 
     expect(await held).toMatchObject([{ delivery: { id: 'held' }, status: 'pending' }]);
+  });
+
+  it('record nothing if their check refuses what an open transaction has recorded', async () => {
+    const check: EnqueueOptions['check'] = (records) => {
+      if (records.some(Boolean)) throw new WebhookDeliveryError('id_conflict', 'refused');
+    };
+    const refused = inOpenTransaction([due('taken')], async () =>
+      queue.enqueue([due('innocent'), due('taken')], { check }),
+    );
+    // In the same group.
+    const other = queue.enqueue([due('accepted')], { check });
+
+    await expect(refused).rejects.toThrow('refused');
+    await expect(other).resolves.toEqual([undefined]);
+    const found = await queue.find(['innocent', 'taken', 'accepted']);
+    expect(found.map((record) => record?.delivery.id)).toEqual([undefined, 'taken', 'accepted']);
   });
 
   it('report the transaction that holds their key for too long', async () => {

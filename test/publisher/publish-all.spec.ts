@@ -202,6 +202,21 @@ describe('publishAll', () => {
     await expect(bench.publisher.publishAll(events)).rejects.toMatchObject({ code: 'id_conflict' });
     expect(await bench.queue.list({}, { limit: 10 })).toHaveLength(1);
   });
+
+  it('records nothing of a call whose id another one uses at the same time', async () => {
+    const calls = [1, 2].map(async (id) =>
+      bench.publisher.publishAll([
+        { event: 'order.created', data: { id } },
+        { event: 'order.created', data: { id }, options: { id: 'used' } },
+      ]),
+    );
+
+    expect(await Promise.allSettled(calls)).toMatchObject([
+      { status: 'fulfilled' },
+      { status: 'rejected', reason: { code: 'id_conflict' } },
+    ]);
+    expect(await bench.queue.list({}, { limit: 10 })).toHaveLength(2);
+  });
 });
 
 describe('expiresIn', () => {

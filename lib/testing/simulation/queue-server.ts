@@ -55,10 +55,13 @@ export class QueueServer {
   async enqueue(
     deliveries: readonly EnqueuedDelivery[],
     transaction: Transaction | undefined,
+    check: EnqueueOptions['check'],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    if (transaction === undefined) return this.queue.enqueue(deliveries);
+    if (transaction === undefined) return this.queue.enqueue(deliveries, { check });
+    const known = await this.queue.find(deliveries.map(({ delivery }) => delivery.id));
+    check?.(known);
     transaction.onCommit(() => void this.queue.enqueue(deliveries));
-    return this.queue.find(deliveries.map(({ delivery }) => delivery.id));
+    return known;
   }
 
   /** Lets a process run a delivery. A thrown error makes the queue run it again, as the end of a lease does. */
@@ -116,11 +119,10 @@ export class QueueClient extends WebhookQueue {
 
   override enqueue(
     deliveries: readonly EnqueuedDelivery[],
-    { tx }: EnqueueOptions = {},
+    { tx, check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    return this.call('enqueue', () =>
-      this.server.enqueue(deliveries, tx === undefined ? undefined : this.transactionOf(tx)),
-    );
+    const transaction = tx === undefined ? undefined : this.transactionOf(tx);
+    return this.call('enqueue', () => this.server.enqueue(deliveries, transaction, check));
   }
 
   override consume(handler: DeliveryHandler): void {
