@@ -140,7 +140,7 @@ export class DeliveryTable {
   private recording({ numbered, source, number, holdsKey, held, onConflict }: KeyedParts): string {
     // Sorted before payloads are added to the rows: a sort writes large ones to disk.
     return `WITH moment AS MATERIALIZED (
-  SELECT ${skew('$3', '$4')} AS skew, ${settingLockTimeout('$5')}
+  SELECT ${skew('$3', '$4')} AS skew, ${settingLockTimeout('$5')} WHERE NOT $7::boolean OR ${HAS_WRITTEN}
 ), given AS MATERIALIZED (
   SELECT * FROM json_to_recordset($2::text::json) AS given(place int, id text, event_id text, event text, endpoint_id text,
     tenant text, receiver text, lane text, details text, payload int, due float8, created float8, ordering_key text,

@@ -30,7 +30,7 @@ export function lockingKeys(schema: string): string {
     AS given(lane text, ordering_key text, sequence bigint)
   WHERE ordering_key IS NOT NULL AND sequence IS NULL AND (NOT $4::boolean OR ${HAS_WRITTEN})
 ), setting AS MATERIALIZED (
-  SELECT ${settingLockTimeout('$3')}
+  SELECT ${settingLockTimeout('$3')} WHERE NOT $4::boolean OR ${HAS_WRITTEN}
 ), locked AS (
   INSERT INTO ${schema}.delivery_key AS key (queue, lane, ordering_key, sequence)
   SELECT $1::text, lane, ordering_key, ${millisecondsOf('clock_timestamp()')} FROM given, setting ORDER BY lane, ordering_key

@@ -179,6 +179,8 @@ async function reserved(store: PostgresReplayStore, id: string): Promise<ReplayR
       let setting: { readonly timeout?: unknown } | undefined;
       await transaction(async (tx) => {
         await run(tx, `SET LOCAL lock_timeout = '7s'`);
+        // The planner then chooses another order of joins.
+        await run(tx, 'SET LOCAL geqo_threshold = 2');
         await impatient.enqueue(keyed('holds'), { tx });
         await impatient.enqueue([due(`${name}-beside`)], { tx });
         [setting] = await joinTransaction(tx)(
