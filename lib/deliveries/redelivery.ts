@@ -49,25 +49,26 @@ export class Redelivery {
 
   async redeliver(
     listed: ListedOutgoing,
-    { dryRun, isNamed }: RedeliveryOptions,
+    options: RedeliveryOptions,
   ): Promise<RedeliveredDelivery> {
     const { id } = listed.delivery;
     const last = await this.lastRound(listed);
-    const reason = this.reasonAgainst(listed, last, isNamed);
-    if (reason !== undefined || dryRun) return { id, redelivered: false, reason };
+    const reason = this.reasonAgainst(listed, last, options);
+    if (reason !== undefined || options.dryRun) return { id, redelivered: false, reason };
     return last.status === 'delivered' ? this.newRound(last, id) : this.runAgain(last, id);
   }
 
   private reasonAgainst(
     listed: ListedOutgoing,
     last: ListedOutgoing,
-    isNamed: boolean,
+    { dryRun, isNamed }: RedeliveryOptions,
   ): RedeliveredDelivery['reason'] {
     const { status, nextAttemptAt = 0, payloadDropped } = last;
     if (payloadDropped === true) return 'payload_dropped';
     if (status === 'pending') {
-      const isWaiting = nextAttemptAt > this.clock.now();
-      return isNamed && isWaiting ? undefined : 'pending';
+      // The queue decides by its own clock whether the delivery is waiting; a dry run can only estimate it.
+      const mayWait = !dryRun || nextAttemptAt > this.clock.now();
+      return isNamed && mayWait ? undefined : 'pending';
     }
     return isNamed || last === listed ? undefined : 'superseded';
   }

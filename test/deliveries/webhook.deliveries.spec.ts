@@ -266,6 +266,19 @@ describe('redeliver', () => {
     expect(second.deliveries).toEqual([{ id, redelivered: false, reason: 'pending' }]);
   });
 
+  it('attempts a delivery that waits by the clock of the queue, which is behind', async () => {
+    const behind = new TestClock();
+    const queue = new InProcessQueue({ clock: behind });
+    await start({ queue, retry: { attempts: 3, schedule: ['0s', '1m'], jitter: 0 } });
+    behind.set(bench.clock.now());
+    const id = await publishDead('order.created');
+    await bench.clock.advance(120_000);
+    const result = await deliveries().redeliver(id);
+    await receiver.received(2);
+
+    expect(result.deliveries).toEqual([{ id, redelivered: true }]);
+  });
+
   it('attempts a waiting delivery immediately', async () => {
     await start({ retry: { attempts: 3, schedule: ['0s', '1h'] } });
     const id = await publishDead('order.created');
