@@ -49,6 +49,9 @@ type ResolvedTelemetryOptions = Read<typeof OPTIONS>;
 
 const TELEMETRY_OPTIONS = Symbol('options of WebhookTelemetryModule');
 
+/** Applications that are observed. A second import would count everything twice. */
+const observed = new WeakSet<ModulesContainer>();
+
 /** Observes every webhook module of the process while the application runs. */
 @Injectable()
 class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
@@ -60,6 +63,8 @@ class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
   ) {}
 
   onModuleInit(): void {
+    if (observed.has(this.modules)) return;
+    observed.add(this.modules);
     const meter = metrics.getMeter('nestjs-webhook-token');
     const instruments = new WebhookMetrics(meter);
     const tracers = new OperationTracers(
@@ -77,6 +82,7 @@ class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
       events.events$.subscribe((event) => instruments.ended(event)),
     );
     this.endings.push(
+      () => observed.delete(this.modules),
       () => gauges.close(),
       () => subscriptions.forEach((subscription) => subscription.unsubscribe()),
     );
@@ -108,7 +114,7 @@ class TelemetrySubscriber implements OnModuleInit, OnApplicationShutdown {
 
 /**
  * Traces and measures webhooks with OpenTelemetry: requests, handlers, publishes and attempts. Start the OpenTelemetry SDK before the
- * application.
+ * application. Import it once: one import observes every webhook module, and a further one is ignored.
  *
  * ```ts
  * imports: [WebhookModule.forRoot({ … }), WebhookTelemetryModule.forRoot()]

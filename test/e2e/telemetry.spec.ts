@@ -392,6 +392,8 @@ describe('the gauges of two webhook modules', () => {
       imports: [
         WebhookModule.forRoot(optionsOf('invoices', otherQueue, otherReceived)),
         WebhookTelemetryModule.forRoot(),
+        // By another module of the application.
+        WebhookTelemetryModule.forRoot(),
       ],
     });
   });
