@@ -171,7 +171,9 @@ interface Client {
  * not: the application cannot connect the Worker again.
  */
 export function workerConnection(connection: ConnectionOptions): OwnConnection {
-  // A commandTimeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
+  const reconnects = canReconnect(isClient(connection) ? connection : { options: connection });
+  const socket = isClient(connection) ? connection.options?.socket : undefined;
+  // A timeout would end the command with which BullMQ waits for a job; here BullMQ and the probe watch the connections.
   const settings = {
     enableOfflineQueue: true,
     maxRetriesPerRequest: null,
@@ -179,10 +181,14 @@ export function workerConnection(connection: ConnectionOptions): OwnConnection {
     // A primary that becomes a replica keeps its connections. The Worker pauses after each error, so this is no endless loop.
     reconnectOnError: isReadOnlyReplica,
     // The defaults of the clients take the place of `undefined`.
-    ...(!canReconnect(isClient(connection) ? connection : { options: connection }) && {
-      retryStrategy: undefined,
-      clusterRetryStrategy: undefined,
-      socket: { ...connection.options?.socket, reconnectStrategy: undefined },
+    ...(!reconnects && { retryStrategy: undefined, clusterRetryStrategy: undefined }),
+    // Those of node-redis.
+    ...(socket !== undefined && {
+      socket: {
+        ...socket,
+        socketTimeout: undefined,
+        ...(!reconnects && { reconnectStrategy: undefined }),
+      },
     }),
   };
   if (!isClient(connection)) {

@@ -86,7 +86,11 @@ describe("the worker's connection has an offline queue", () => {
   });
 
   it('made of a client of node-redis', () => {
-    const socket = { reconnectStrategy: false, connectTimeout: 1_000 } as const;
+    const socket = {
+      reconnectStrategy: false,
+      connectTimeout: 1_000,
+      socketTimeout: 5_000,
+    } as const;
     const client = createClient({
       url: 'redis://127.0.0.1:1',
       socket,
@@ -96,8 +100,8 @@ describe("the worker's connection has an offline queue", () => {
 
     expect(own['options']).toMatchObject({
       disableOfflineQueue: false,
-      // It reconnects by the default strategy.
-      socket: { connectTimeout: 1_000, reconnectStrategy: undefined },
+      // It reconnects by the default strategy, and waits for a job as long as BullMQ does.
+      socket: { connectTimeout: 1_000, reconnectStrategy: undefined, socketTimeout: undefined },
     });
   });
 });
