@@ -3,7 +3,6 @@ import type { DeliveryRecord, EnqueuedDelivery } from 'nestjs-webhook-token/port
 import { WebhookDeliveryError } from 'nestjs-webhook-token';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { PostgresQueue } from '../../lib/postgres/index.js';
-import type { EnqueueOptions } from '../../lib/queue/webhook-queue.js';
 import { describeWith } from '../fixtures/services.js';
 import { outgoing } from '../fixtures/outgoing.js';
 import { TestDatabase, until, untilLocked } from './database.js';
@@ -77,7 +76,7 @@ function sequenceOf(record: DeliveryRecord | undefined): number | undefined {
   });
 
   it('record nothing if their check refuses what an open transaction has recorded', async () => {
-    const check: EnqueueOptions['check'] = (records) => {
+    const check = (records: readonly (DeliveryRecord | undefined)[]): void => {
       if (records.some(Boolean)) throw new WebhookDeliveryError('id_conflict', 'refused');
     };
     const refused = inOpenTransaction([due('taken')], async () =>
