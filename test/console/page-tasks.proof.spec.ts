@@ -452,6 +452,50 @@ describeInBrowser('tasks in the console', () => {
     expect(await app.get(WebhookDeliveries).get(later)).toMatchObject({ status: 'dead' });
   });
 
+  it('sends nothing again that was delivered after the page showed it as missed', async () => {
+    await endpoints.create({ id: 'stale', tenant: 'stale', url: partnerUrl });
+    partner.status = 500;
+    const ids = [await deliver('stale'), await deliver('stale')];
+    const deliveries = app.get(WebhookDeliveries);
+    // No live updates, as from another process.
+    await page.route('**/api/events', (route) => route.fulfill({ status: 204 }));
+    await open('#/deliveries?endpoint=stale');
+    await page.getByLabel('Select all').check();
+    await page.getByRole('button', { name: 'Send selected again' }).click();
+    const send = page.getByRole('dialog').getByRole('button', { name: 'Send 2 deliveries again' });
+    await send.waitFor();
+    partner.status = 204;
+    await deliveries.redeliver(ids[0]!);
+    await until(async () => (await deliveries.get(ids[0]!))?.status === 'delivered');
+    await send.click();
+    await page
+      .getByRole('status')
+      .getByText(
+        '1 delivery sent again. 1 delivery was delivered in the meantime and not sent again.',
+      )
+      .waitFor();
+
+    partner.status = 500;
+    const id = await deliver('stale');
+    await open(`#/deliveries/${encodeURIComponent(id)}`);
+    const retry = page.getByRole('button', { name: 'Retry now' });
+    await retry.waitFor();
+    partner.status = 204;
+    await deliveries.redeliver(id);
+    await until(async () => (await deliveries.get(id))?.status === 'delivered');
+    await retry.click();
+    await page
+      .getByRole('status')
+      .getByText(/^1 delivery was delivered in the meantime/)
+      .waitFor();
+    await until(async () => {
+      const { deliveries: found } = await deliveries.list({ endpointId: 'stale' });
+      return found.every(({ status }) => status === 'delivered');
+    });
+
+    expect((await deliveries.list({ endpointId: 'stale' })).deliveries).toHaveLength(3);
+  });
+
   it('shows a new secret to a user who has left the page meanwhile', async () => {
     await endpoints.create({ id: 'rotated', tenant: 'rotated', url: partnerUrl });
     await open('#/endpoints/rotated');

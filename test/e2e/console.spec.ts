@@ -698,6 +698,71 @@ describe.each(adapters)('the console on %s', (_, create) => {
     ]);
   });
 
+  it('sends nothing that was delivered after the page showed it in another state', async () => {
+    let status = 500;
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { status: () => status },
+    );
+    const [a] = await started.publish('order.created', { n: 1 });
+    const [b] = await started.publish('order.created', { n: 2 });
+    const redeliver = async (body: object): Promise<Answer> =>
+      call(started.origin, 'POST', `${API}/deliveries/redeliver`, body);
+    const settled = async (id: string): Promise<void> => {
+      await until(
+        async () => (await json<{ status: string }>(`/deliveries/${id}`)).status !== 'pending',
+      );
+    };
+    const shown = { ids: [a, b], statuses: ['dead', 'dead'] };
+
+    status = 200;
+    await redeliver({ ids: [a], statuses: ['dead'], dryRun: false });
+    await settled(a!);
+    expect((await redeliver({ ...shown, dryRun: true })).json?.['items']).toEqual([
+      { id: a, redelivered: false, reason: 'delivered' },
+      { id: b, redelivered: false },
+    ]);
+    expect((await redeliver({ ...shown, dryRun: false })).json?.['items']).toEqual([
+      { id: a, redelivered: false, reason: 'delivered' },
+      { id: b, redelivered: true },
+    ]);
+    await settled(b!);
+    await redeliver({ ...shown, dryRun: false });
+    await redeliver({ ids: [a], statuses: ['pending'], dryRun: false });
+    expect((await json<Listed>('/deliveries')).items).toHaveLength(2);
+    expect((await json<Listed>('/activity')).items).toMatchObject([
+      { action: 'delivery.redeliver', count: 1 },
+      { action: 'delivery.redeliver', count: 1, target: a },
+    ]);
+
+    const answer = await redeliver({ ids: [a], statuses: ['delivered'], dryRun: false });
+    expect(answer.json?.['items']).toMatchObject([
+      { id: a, redelivered: true, as: expect.any(String) },
+    ]);
+    expect((await redeliver({ ids: [b], dryRun: false })).json?.['items']).toMatchObject([
+      { id: b, redelivered: true, as: expect.any(String) },
+    ]);
+  });
+
+  it.each([
+    [{ ids: ['x', 'y'], statuses: ['dead'] }, 'statuses', /the status of each id/],
+    [{ ids: ['x'], statuses: 'dead' }, 'statuses', /the status of each id/],
+    [{ ids: ['x'], statuses: ['dad'] }, 'statuses[0]', /did you mean 'dead'/],
+    [{ filter: { event: 'a.b' }, statuses: ['dead'] }, 'statuses', /the status of each id/],
+  ])('refuses to redeliver %j', async (body, path, message) => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const answer = await call(started.origin, 'POST', `${API}/deliveries/redeliver`, {
+      ...body,
+      dryRun: false,
+    });
+
+    expect([answer.status, answer.json]).toEqual([
+      400,
+      expect.objectContaining({ errors: [{ path, message: expect.stringMatching(message) }] }),
+    ]);
+  });
+
   it('manages endpoints, shows a secret once, and records who did it', async () => {
     started = await startConsole(create(), {
       capabilities: ALL_CAPABILITIES,

@@ -24,20 +24,27 @@ function redeliver(request: RedeliverRequest): Promise<RedeliverAnswer> {
   return act('POST', 'deliveries/redeliver', request);
 }
 
-/** The number of deliveries that would be sent again. */
-function countOf({ items }: RedeliverAnswer): number {
-  return items.filter(({ reason }) => reason === undefined).length;
+/** The number of deliveries that have this reason not to be sent again; `undefined`: that would be sent. */
+function countOf(
+  { items }: RedeliverAnswer,
+  wanted: RedeliverAnswer['items'][number]['reason'],
+): number {
+  return items.filter(({ reason }) => reason === wanted).length;
 }
 
 /**
- * Sends one delivery again.
+ * Sends one delivery again, unless it was delivered after the page showed it with this status.
  *
  * @returns a message about its success, and the id of the new delivery, if it is sent as another one
  * @throws Error with the message why it is not sent again
  */
-export async function resend(id: string): Promise<{ text: string; as: string | undefined }> {
-  const { items } = await redeliver({ ids: [id], dryRun: false });
+export async function resend({
+  id,
+  status,
+}: Pick<DeliveryRow, 'id' | 'status'>): Promise<{ text: string; as: string | undefined }> {
+  const { items } = await redeliver({ ids: [id], statuses: [status], dryRun: false });
   const [first] = items;
+  if (first?.reason === 'delivered') return { text: TEXT.deliveredMeanwhile(1), as: undefined };
   if (first?.redelivered !== true) throw new Error(TEXT.notRedelivered(first?.reason ?? ''));
   return { text: TEXT.redelivered(1), as: first.as };
 }
@@ -97,7 +104,7 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
           <div class="bar">
             {mayRedeliver && rows.length > 0 && (
               <SendAgain
-                chosen={selection.among(rows)}
+                chosen={rows.filter(({ id }) => selection.has(id))}
                 newest={rows[0]!.createdAt}
                 filter={Object.keys(asked).length > 0 ? request : undefined}
                 onDone={() => {
@@ -142,7 +149,7 @@ function SendAgain({
   filter,
   onDone,
 }: {
-  chosen: readonly string[];
+  chosen: readonly DeliveryRow[];
   /** When the newest delivery of the list was recorded. */
   newest: string;
   /** Absent without a filter, which would match every delivery. */
@@ -150,25 +157,30 @@ function SendAgain({
   onDone: () => void;
 }): JSX.Element {
   const send = async (what: Parameters<typeof redeliver>[0]): Promise<string> => {
-    const { items } = await redeliver({ ...what, dryRun: false });
+    const answer = await redeliver({ ...what, dryRun: false });
     onDone();
-    return TEXT.redelivered(items.filter(({ redelivered }) => redelivered).length);
+    return [TEXT.redelivered(countOf(answer, undefined)), meanwhile(answer)].join(' ').trim();
   };
   const preview =
     (what: Parameters<typeof redeliver>[0], of?: string) =>
     async (): Promise<Question | string> => {
       const answer = await redeliver(what);
-      const count = countOf(answer);
-      if (count === 0) return TEXT.redeliverNothing;
-      const skipped = answer.items.length - count;
+      const count = countOf(answer, undefined);
+      if (count === 0) return meanwhile(answer) || TEXT.redeliverNothing;
+      const skipped = answer.items.length - count - countOf(answer, 'delivered');
       const text = [
         TEXT.redeliverAsk(count, answer.more),
         of === undefined ? '' : TEXT.redeliverOf(of),
         skipped > 0 ? TEXT.redeliverSkipped(skipped) : '',
+        meanwhile(answer),
       ].join(' ');
       return { title: TEXT.redeliver, text, verb: TEXT.redeliverCount(count) };
     };
-  const ofChosen = { ids: chosen, dryRun: true };
+  const ofChosen = {
+    ids: chosen.map(({ id }) => id),
+    statuses: chosen.map(({ status }) => status),
+    dryRun: true,
+  };
   const ofAll = { filter: { ...filter, until: boundOf(filter?.['until'], newest) }, dryRun: true };
   return (
     <>
@@ -188,6 +200,11 @@ function SendAgain({
       <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
     </>
   );
+}
+
+function meanwhile(answer: RedeliverAnswer): string {
+  const count = countOf(answer, 'delivered');
+  return count === 0 ? '' : TEXT.deliveredMeanwhile(count);
 }
 
 /** Deletes the endpoints and the deliveries of a tenant. */
