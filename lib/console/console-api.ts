@@ -255,7 +255,10 @@ export interface RedeliverAnswer {
     /** Why not. */
     readonly reason?: RedeliveredDelivery['reason'] | 'unknown_delivery';
   })[];
-  /** Whether the filter matches more than `limit`. */
+  /**
+   * Whether the filter matches more than `limit`. With `ids`: whether an error, such as `limit_reached`, came after some were sent.
+   * `items` lacks the rest; send those ids again.
+   */
   readonly more: boolean;
 }
 

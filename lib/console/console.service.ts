@@ -230,7 +230,13 @@ export class ConsoleService {
       const items: RedeliverAnswer['items'][number][] = [];
       for (const [id, shown] of new Map(ids.map((one, index) => [one, statuses?.[index]]))) {
         const unlessDelivered = shown !== undefined && shown !== 'delivered';
-        items.push(await this.redeliverOne(id, { ...scope, unlessDelivered }));
+        try {
+          items.push(await this.redeliverOne(id, { ...scope, unlessDelivered }));
+        } catch (error) {
+          // An error would hide what was sent, and a repeated call would send it again. A call with the rest reports the error.
+          if (items.some(({ redelivered }) => redelivered)) return { dryRun, items, more: true };
+          throw error;
+        }
       }
       return { dryRun, items, more: false };
     }

@@ -496,6 +496,30 @@ describeInBrowser('tasks in the console', () => {
     expect((await deliveries.list({ endpointId: 'stale' })).deliveries).toHaveLength(3);
   });
 
+  it('keeps those selected that a limit has left, and says so', async () => {
+    await endpoints.create({ id: 'limited', tenant: 'limited', url: partnerUrl });
+    for (const total of [1, 2, 3]) await deliver('limited', { total });
+    let sent: string | undefined;
+    await page.route('**/api/deliveries/redeliver', async (route) => {
+      const { ids, dryRun } = route.request().postDataJSON() as { ids: string[]; dryRun: boolean };
+      if (dryRun) return route.continue();
+      [sent] = ids;
+      const items = [{ id: sent, redelivered: true }];
+      return route.fulfill({ json: { dryRun, items, more: true } });
+    });
+    await open('#/deliveries?endpoint=limited');
+    await page.getByLabel('Select all').check();
+    await page.getByRole('button', { name: 'Send selected again' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Send 3 deliveries' }).click();
+    await page
+      .getByRole('status')
+      .getByText('1 delivery sent again. 2 are left and still selected')
+      .waitFor();
+    await page.getByText('2 selected').waitFor();
+
+    expect(await page.getByLabel(`Select ${sent}`).isChecked()).toBe(false);
+  });
+
   it('shows a new secret to a user who has left the page meanwhile', async () => {
     await endpoints.create({ id: 'rotated', tenant: 'rotated', url: partnerUrl });
     await open('#/endpoints/rotated');

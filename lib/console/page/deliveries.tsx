@@ -107,8 +107,9 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
                 chosen={rows.filter(({ id }) => selection.has(id))}
                 newest={rows[0]!.createdAt}
                 filter={Object.keys(asked).length > 0 ? request : undefined}
-                onDone={() => {
+                onDone={(left) => {
                   selection.clear();
+                  selection.set(left, true);
                   loaded.reload();
                 }}
               />
@@ -154,12 +155,20 @@ function SendAgain({
   newest: string;
   /** Absent without a filter, which would match every delivery. */
   filter: Readonly<Record<string, string>> | undefined;
-  onDone: () => void;
+  /** @param left - ids of the chosen ones that the server has not come to */
+  onDone: (left: readonly string[]) => void;
 }): JSX.Element {
   const send = async (what: Parameters<typeof redeliver>[0]): Promise<string> => {
     const answer = await redeliver({ ...what, dryRun: false });
-    onDone();
-    return [TEXT.redelivered(countOf(answer, undefined)), meanwhile(answer)].join(' ').trim();
+    const left = what.ids?.filter((id) => answer.items.every((item) => item.id !== id)) ?? [];
+    onDone(left);
+    return [
+      TEXT.redelivered(countOf(answer, undefined)),
+      meanwhile(answer),
+      left.length === 0 ? '' : TEXT.redeliverLeft(left.length),
+    ]
+      .filter(Boolean)
+      .join(' ');
   };
   const preview =
     (what: Parameters<typeof redeliver>[0], of?: string) =>
