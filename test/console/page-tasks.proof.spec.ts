@@ -877,6 +877,27 @@ describeInBrowser('tasks in the console', () => {
     expect(await row.locator('time').first().getAttribute('title')).toMatch(/^\d\d\.\d\d\.\d{4}, /);
   });
 
+  it.each([
+    ['en', '1 day ago', '2 days ago'],
+    ['de', 'vor 1 Tag', 'vor 2 Tagen'],
+  ])('counts days of 24 hours, which may end on another date: %s', async (language, ...texts) => {
+    await page.route('**/api/deliveries?*', async (route) => {
+      const items = [47, 71].map((hours) => ({
+        id: String(hours),
+        event: 'bill.paid',
+        status: 'delivered',
+        attemptsMade: 1,
+        createdAt: new Date(Date.now() - hours * 3_600_000).toISOString(),
+      }));
+      await route.fulfill({ json: { items } });
+    });
+    await speak(language);
+    await open('#/deliveries?event=bill.paid');
+    await page.locator('tbody tr').nth(1).waitFor();
+
+    expect(await page.locator('tbody time').allTextContents()).toEqual(texts);
+  });
+
   it('leaves no string in English where the language is German', async () => {
     await blockKey('wholesale', 'customer-9');
     // The same word in both languages, and data.

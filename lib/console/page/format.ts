@@ -5,7 +5,7 @@ let relativeTime = new Intl.RelativeTimeFormat();
 /** Sets the language of numbers and times, in the region that the browser prefers for it. */
 export function setFormats(tag: string): void {
   language = navigator.languages.find((one) => one.startsWith(`${tag}-`)) ?? tag;
-  relativeTime = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
+  relativeTime = new Intl.RelativeTimeFormat(language, { style: 'short' });
 }
 
 /** A number with its groups of digits, and as many digits after the point as given. */
