@@ -105,8 +105,9 @@ export class ConsoleHandler {
     } catch (error) {
       const { problem, isBug } = problemOf(error);
       if (isBug) {
-        // The name only: a message may quote a payload.
-        this.logger.error(`A request of the page failed: ${errorName(error)}`);
+        // Of others the name only: a message may quote a payload.
+        const why = error instanceof ConsoleError ? error.message : errorName(error);
+        this.logger.error(`A request of the page failed: ${why}`);
       }
       const wait = error instanceof ConsoleError ? error.retryAfter : undefined;
       const headers = {
@@ -224,9 +225,8 @@ export class ConsoleHandler {
   private accessOf(call: ConsoleRequest, request: AdapterRequest): ConsoleAccess {
     const { kind } = call;
     if (kind === 'console') {
-      const actor = this.options.actor(request as never);
-      const { capabilities } = this.options;
-      return { kind, capabilities, tenant: undefined, actor: actor?.slice(0, 255) };
+      const actor = actorOf(this.options.actor(request as never));
+      return { kind, capabilities: this.options.capabilities, tenant: undefined, actor };
     }
     const grant = this.grantOf(call);
     if (grant === undefined) {
@@ -434,6 +434,18 @@ function json(answer: unknown, status = 200): Reply {
 function accessOfGrant(grant: PortalGrant): ConsoleAccess {
   const { tenant, capabilities, expiresAt } = grant;
   return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt, grant };
+}
+
+/** Fails without a name that can be recorded, since its actions would have no author. */
+function actorOf(returned: unknown): string | undefined {
+  if (returned === undefined || returned === null) return undefined;
+  if (typeof returned === 'string' || typeof returned === 'number') {
+    return String(returned).slice(0, 255);
+  }
+  throw new ConsoleError(
+    'internal_error',
+    `The option "actor" of WebhookConsoleModule returned a value of type ${typeof returned}; return a string, or undefined for a user without a name, and no promise.`,
+  );
 }
 
 function cookieOf(header: string | undefined, name: string): string | undefined {

@@ -311,6 +311,40 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(logged).not.toContain('user 42');
   });
 
+  it('names a user by a number too', async () => {
+    started = await startConsole(create(), { actor: () => 42 as never });
+
+    expect(await json('/session')).toMatchObject({ actor: '42' });
+  });
+
+  it.each([
+    ['an object', { id: 'ada' }],
+    ['a promise', Promise.resolve('ada')],
+  ])('logs that the option actor must return a string, not %s', async (_kind, user) => {
+    started = await startConsole(create(), { actor: () => user as never });
+    const answer = await call(started.origin, 'GET', `${API}/session`);
+
+    expect([answer.status, answer.json?.['detail']]).toEqual([500, 'An internal error occurred.']);
+    expect(started.logger.at('error').join()).toMatch(
+      /The option "actor" of WebhookConsoleModule returned a value of type object; .*a string/,
+    );
+  });
+
+  it.each([42, {}, Promise.resolve('{}')])('hides what redact turns into %p', async (shown) => {
+    started = await startConsole(create(), {
+      capabilities: ['view', 'view-payload'],
+      redact: () => shown as never,
+    });
+    const [id] = await started.publish('order.created', { card: '4111' });
+
+    expect(await json(`/deliveries/${id}/payload`)).toEqual({
+      contentType: 'application/json',
+      size: 15,
+      truncated: false,
+      redacted: true,
+    });
+  });
+
   it('refuses each call without each capability that it needs', async () => {
     const seen: unknown[] = [];
     const expected: unknown[] = [];
