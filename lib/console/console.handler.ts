@@ -26,7 +26,7 @@ import {
 } from './console-session.js';
 import { type PortalGrant, WebhookPortal } from './webhook.portal.js';
 
-/** Bytes of a body that no parser of the application has read. */
+/** Bytes of a body that no parser of the application has parsed. */
 const MAX_BODY = 65_536;
 
 /** Links of one tenant that are opened in a minute; each is recorded. */
@@ -382,16 +382,19 @@ async function readCall(
     query: new URLSearchParams(query),
     origins,
     headers: node.headers,
-    body: request.body ?? (await unreadBody(node)),
+    body: await bodyOf(request, node),
   };
 }
 
-/** The body of an application without a parser, which leaves the stream unread. */
-async function unreadBody(node: IncomingMessage): Promise<unknown> {
-  const isChange = !['GET', 'HEAD'].includes(node.method ?? '');
-  if (!isChange || node.readableDidRead || node.readableEnded) return undefined;
+/** The body of a change. An application without a parser leaves the stream unread, and others keep the bytes or a string. */
+async function bodyOf({ body }: AdapterRequest, node: IncomingMessage): Promise<unknown> {
+  if (['GET', 'HEAD'].includes(node.method ?? '')) return undefined;
+  const isKept = Buffer.isBuffer(body) || typeof body === 'string';
+  if (!isKept && body !== undefined && body !== null) return body;
   const chunks = new ByteChunks();
-  for await (const chunk of node as AsyncIterable<Buffer>) {
+  const isUnread = !node.readableDidRead && !node.readableEnded;
+  const source = isKept ? [Buffer.from(body as string)] : isUnread ? node : [];
+  for await (const chunk of source as AsyncIterable<Buffer>) {
     chunks.add(chunk);
     if (chunks.length > MAX_BODY) {
       throw new ConsoleError('invalid_option', 'The body is too large.');

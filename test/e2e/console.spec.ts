@@ -1433,18 +1433,52 @@ describe('the console over HTTP/2', () => {
   });
 });
 
-describe('the console on Express without a body parser', () => {
+type ParserDone = (error: null, body: unknown) => void;
+interface FastifyParsers {
+  addContentTypeParser(
+    type: string,
+    options: { parseAs: 'buffer' | 'string' },
+    parser: (request: unknown, body: unknown, done: ParserDone) => void,
+  ): void;
+}
+
+const keptByFastify =
+  (parseAs: 'buffer' | 'string') =>
+  (app: INestApplication): void =>
+    (app.getHttpAdapter().getInstance() as FastifyParsers).addContentTypeParser(
+      'application/json',
+      { parseAs },
+      (_request, body, done) => done(null, body),
+    );
+
+const keptByExpress =
+  (parser: 'raw' | 'text') =>
+  (app: INestApplication): void => {
+    type WithParsers = INestApplication & { useBodyParser(type: string, options: object): void };
+    (app as WithParsers).useBodyParser(parser, { type: () => true });
+  };
+
+describe.each([
+  ['Express without a body parser', () => new ExpressAdapter(), undefined],
+  ['Express with a parser of bytes', () => new ExpressAdapter(), keptByExpress('raw')],
+  ['Express with a parser of strings', () => new ExpressAdapter(), keptByExpress('text')],
+  ['Fastify with a parser of bytes', () => new FastifyAdapter(), keptByFastify('buffer')],
+  ['Fastify with a parser of strings', () => new FastifyAdapter(), keptByFastify('string')],
+])('the console on %s', (_, create, configure) => {
   it('reads bodies up to a limit', async () => {
     const { app, origin } = await startConsole(
-      new ExpressAdapter(),
+      create(),
       { capabilities: ALL_CAPABILITIES },
-      { nest: { bodyParser: false } },
+      { nest: { bodyParser: false }, ...(configure && { configure }) },
     );
     const path = `${API}/endpoints/crm/disable`;
     const headers = { 'webhook-console': '1', 'content-type': 'application/json' };
     const attempt = async (body: string): Promise<number> =>
       (await send(origin, { method: 'POST', path, headers, body })).status;
 
+    const again = { ids: ['x'], dryRun: true };
+    const read = await call(origin, 'POST', `${API}/deliveries/redeliver`, again);
+    expect(read.json).toMatchObject({ items: [{ id: 'x', reason: 'unknown_delivery' }] });
     expect(await attempt('{"reason":')).toBe(400);
     expect(await attempt(`{"reason":"${'x'.repeat(70_000)}"}`)).toBe(400);
     expect(await attempt('')).toBe(200);
