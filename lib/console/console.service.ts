@@ -142,7 +142,7 @@ export class ConsoleService {
         /** A receiver acknowledges before it handles. */
         deadLetters: isConsole && this.inbox.features.deadLetters,
       },
-      /** The server's time, to show relative times. */
+      /** The server's time, from which the page counts: the clock of a browser may be wrong. */
       now: new Date(this.clock.now()),
     };
   }

@@ -898,6 +898,24 @@ describeInBrowser('tasks in the console', () => {
     expect(await page.locator('tbody time').allTextContents()).toEqual(texts);
   });
 
+  it.each([-65, 65])(
+    'shows the time of the server, whose clock differs by %d minutes',
+    async (by) => {
+      await endpoints.create({ id: `clock${by}`, tenant: `clock${by}`, url: partnerUrl });
+      await deliver(`clock${by}`);
+      await page.clock.install({ time: Date.now() - by * 60_000 });
+      await open(`#/deliveries?endpoint=clock${by}&last=1h`);
+      const time = page.locator('tbody time').first();
+      expect(await time.textContent()).toMatch(/^\d+ sec\. ago$/);
+
+      const asked = page.waitForRequest(/api\/stats\?/);
+      await open('#/overview?range=1h');
+      const { searchParams } = new URL((await asked).url());
+      const end = Date.parse(searchParams.get('to')!) - Date.now();
+      expect(Math.abs(end)).toBeLessThanOrEqual(3 * 60_000);
+    },
+  );
+
   it('leaves no string in English where the language is German', async () => {
     await blockKey('wholesale', 'customer-9');
     // The same word in both languages, and data.

@@ -10,6 +10,7 @@ import type {
 import { Action, type Question } from './action.js';
 import { act } from './api.js';
 import { Pill, Time, Title, type Tone } from './components.js';
+import { now } from './format.js';
 import { useLoaded } from './live.js';
 import { linkTo, type Route, type ViewProps } from './route.js';
 import { requestOf, SearchBar } from './search.js';
@@ -239,10 +240,10 @@ function Erase({ tenant, onDone }: { tenant: string; onDone: () => void }): JSX.
   );
 }
 
-/** Ends a filter now, so that it selects what was counted. Deliveries that are listed are in it, also if this clock is slow. */
+/** Ends a filter now, so that it selects what was counted. Listed deliveries are in it: `now()` may be late by some milliseconds. */
 function boundOf(until: string | undefined, newest: string): string {
-  const now = new Date(Math.max(Date.now(), Date.parse(newest) + 1)).toISOString();
-  return until === undefined || Date.parse(until) > Date.parse(now) ? now : until;
+  const end = new Date(Math.max(now(), Date.parse(newest) + 1)).toISOString();
+  return until === undefined || Date.parse(until) > Date.parse(end) ? end : until;
 }
 
 /** What a filter selects, in words. */
