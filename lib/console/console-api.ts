@@ -234,6 +234,11 @@ export interface ConsolePayload {
 export interface RedeliverRequest {
   /** At most 100. A pending delivery of this list is attempted now. */
   readonly ids?: readonly string[];
+  /**
+   * With `ids`, one for each in the same order: the status that the user saw. A delivery that was not `delivered` then, and is now,
+   * is not sent again (`reason: 'delivered'`). Without the list, a delivered one is sent as a new delivery.
+   */
+  readonly statuses?: readonly DeliveryStatus[];
   /** Matches dead deliveries, unless its `status` is `delivered`. At least one member. */
   readonly filter?: Omit<DeliveryQuery, 'after' | 'limit'>;
   /** Required. `true` returns what would be sent again; show it before you call again with `false`. */
@@ -250,7 +255,10 @@ export interface RedeliverAnswer {
     /** Why not. */
     readonly reason?: RedeliveredDelivery['reason'] | 'unknown_delivery';
   })[];
-  /** Whether the filter matches more than `limit`. */
+  /**
+   * Whether the filter matches more than `limit`. With `ids`: whether an error, such as `limit_reached`, came after some were sent.
+   * `items` lacks the rest; send those ids again.
+   */
   readonly more: boolean;
 }
 

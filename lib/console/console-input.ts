@@ -10,6 +10,7 @@ import {
   isStorableTime,
   list,
   object,
+  oneOf,
   optional,
   required,
   type Rule,
@@ -44,6 +45,7 @@ const OBJECT = rule<object>(isOptions, 'must be a JSON object');
 const NUMBER = rule<number>((value) => typeof value === 'number', 'must be a number');
 const MAX_PAGE = 100;
 const ID_LIST = `must be a list of 1 to ${MAX_PAGE} ids`;
+const STATUS_LIST = 'must be a list with the status of each id, in the order of "ids"';
 const DEFAULT_PAGE = 50;
 
 export function invalid(path: string, message: string): Error {
@@ -200,6 +202,7 @@ export const DELIVERY_QUERY = Object.keys(DELIVERY_FILTER) as (keyof typeof DELI
 export const REDELIVER = object<RedeliverRequest>()(
   {
     ids: optional(list(STRING, ID_LIST, { min: 1, max: MAX_PAGE })),
+    statuses: optional(list(oneOf('pending', 'delivered', 'dead'), STATUS_LIST)),
     filter: optional(
       object<NonNullable<RedeliverRequest['filter']>>()(DELIVERY_FILTER, { exact: true }),
     ),
@@ -208,9 +211,11 @@ export const REDELIVER = object<RedeliverRequest>()(
   },
   {
     ...JSON_OBJECT,
-    across({ ids, filter }, at) {
+    across({ ids, statuses, filter }, at) {
       const isEither = (ids === undefined) !== (filter === undefined);
       at.require(isEither || at.has('ids', 'filter'), 'ids', 'pass ids or a filter');
+      const isForEach = statuses === undefined || statuses.length === ids?.length;
+      at.require(isForEach || at.has('ids', 'statuses'), 'statuses', STATUS_LIST);
     },
   },
 );

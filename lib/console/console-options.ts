@@ -107,7 +107,7 @@ export interface WebhookConsoleOptions {
   /** Names the user of a request, for the record of actions: `(request) => request.user.email`. */
   readonly actor?: ((request: never) => string | undefined) | undefined;
   /**
-   * Changes a payload, or an endpoint's answer, before it is shown. If it throws, or returns `undefined`, nothing is shown.
+   * Changes a payload, or an endpoint's answer, before it is shown. If it throws, or returns anything else, nothing is shown.
    */
   readonly redact?: ((payload: ShownPayload) => Uint8Array | string | undefined) | undefined;
   /**

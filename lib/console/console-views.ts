@@ -142,15 +142,16 @@ export function shownPayload(
 ): ConsolePayload {
   const { contentType, bytes } = payload;
   const facts = { contentType, size: bytes.byteLength };
-  let shown: Uint8Array | string | undefined = bytes;
+  let whole: Buffer;
   try {
     // A copy, since it may change the bytes in place.
-    if (redact !== undefined) shown = redact({ ...payload, bytes: Buffer.from(bytes) });
+    const copy = Buffer.from(bytes);
+    // Throws for a value that is neither bytes nor a string.
+    whole =
+      redact === undefined ? copy : Buffer.from(redact({ ...payload, bytes: copy }) as string);
   } catch {
-    shown = undefined;
+    return { ...facts, truncated: false, redacted: true };
   }
-  if (shown === undefined) return { ...facts, truncated: false, redacted: true };
-  const whole = typeof shown === 'string' ? Buffer.from(shown) : Buffer.from(shown);
   const part = whole.subarray(0, MAX_SHOWN);
   const isText = /^text\/|[/+](?:json|xml)\b|x-www-form-urlencoded/i.test(contentType);
   return {

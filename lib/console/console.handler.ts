@@ -26,7 +26,7 @@ import {
 } from './console-session.js';
 import { type PortalGrant, WebhookPortal } from './webhook.portal.js';
 
-/** Bytes of a body that no parser of the application has read. */
+/** Bytes of a body that no parser of the application has parsed. */
 const MAX_BODY = 65_536;
 
 /** Links of one tenant that are opened in a minute; each is recorded. */
@@ -105,8 +105,9 @@ export class ConsoleHandler {
     } catch (error) {
       const { problem, isBug } = problemOf(error);
       if (isBug) {
-        // The name only: a message may quote a payload.
-        this.logger.error(`A request of the page failed: ${errorName(error)}`);
+        // Of others the name only: a message may quote a payload.
+        const why = error instanceof ConsoleError ? error.message : errorName(error);
+        this.logger.error(`A request of the page failed: ${why}`);
       }
       const wait = error instanceof ConsoleError ? error.retryAfter : undefined;
       const headers = {
@@ -224,9 +225,8 @@ export class ConsoleHandler {
   private accessOf(call: ConsoleRequest, request: AdapterRequest): ConsoleAccess {
     const { kind } = call;
     if (kind === 'console') {
-      const actor = this.options.actor(request as never);
-      const { capabilities } = this.options;
-      return { kind, capabilities, tenant: undefined, actor: actor?.slice(0, 255) };
+      const actor = actorOf(this.options.actor(request as never));
+      return { kind, capabilities: this.options.capabilities, tenant: undefined, actor };
     }
     const grant = this.grantOf(call);
     if (grant === undefined) {
@@ -382,16 +382,19 @@ async function readCall(
     query: new URLSearchParams(query),
     origins,
     headers: node.headers,
-    body: request.body ?? (await unreadBody(node)),
+    body: await bodyOf(request, node),
   };
 }
 
-/** The body of an application without a parser, which leaves the stream unread. */
-async function unreadBody(node: IncomingMessage): Promise<unknown> {
-  const isChange = !['GET', 'HEAD'].includes(node.method ?? '');
-  if (!isChange || node.readableDidRead || node.readableEnded) return undefined;
+/** The body of a change. An application without a parser leaves the stream unread, and others keep the bytes or a string. */
+async function bodyOf({ body }: AdapterRequest, node: IncomingMessage): Promise<unknown> {
+  if (['GET', 'HEAD'].includes(node.method ?? '')) return undefined;
+  const isKept = Buffer.isBuffer(body) || typeof body === 'string';
+  if (!isKept && body !== undefined && body !== null) return body;
   const chunks = new ByteChunks();
-  for await (const chunk of node as AsyncIterable<Buffer>) {
+  const isUnread = !node.readableDidRead && !node.readableEnded;
+  const source = isKept ? [Buffer.from(body as string)] : isUnread ? node : [];
+  for await (const chunk of source as AsyncIterable<Buffer>) {
     chunks.add(chunk);
     if (chunks.length > MAX_BODY) {
       throw new ConsoleError('invalid_option', 'The body is too large.');
@@ -434,6 +437,18 @@ function json(answer: unknown, status = 200): Reply {
 function accessOfGrant(grant: PortalGrant): ConsoleAccess {
   const { tenant, capabilities, expiresAt } = grant;
   return { kind: 'portal', capabilities, tenant, actor: `portal:${tenant}`, expiresAt, grant };
+}
+
+/** Fails without a name that can be recorded, since its actions would have no author. */
+function actorOf(returned: unknown): string | undefined {
+  if (returned === undefined || returned === null) return undefined;
+  if (typeof returned === 'string' || typeof returned === 'number') {
+    return String(returned).slice(0, 255);
+  }
+  throw new ConsoleError(
+    'internal_error',
+    `The option "actor" of WebhookConsoleModule returned a value of type ${typeof returned}; return a string, or undefined for a user without a name, and no promise.`,
+  );
 }
 
 function cookieOf(header: string | undefined, name: string): string | undefined {

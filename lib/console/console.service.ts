@@ -1,6 +1,7 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { WebhookClock } from '../clock/webhook-clock.js';
 import { isWebhookError } from '../errors/webhook.error.js';
+import type { RedeliverOptions } from '../deliveries/delivery-query.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { readArgument } from '../options/read-options.js';
@@ -141,7 +142,7 @@ export class ConsoleService {
         /** A receiver acknowledges before it handles. */
         deadLetters: isConsole && this.inbox.features.deadLetters,
       },
-      /** The server's time, to show relative times. */
+      /** The server's time, from which the page counts: the clock of a browser may be wrong. */
       now: new Date(this.clock.now()),
     };
   }
@@ -223,11 +224,20 @@ export class ConsoleService {
   }
 
   private async redeliver({ body, access }: ConsoleCall): Promise<RedeliverAnswer> {
-    const { ids, filter, dryRun, limit } = readArgument(REDELIVER, body);
+    const { ids, statuses, filter, dryRun, limit } = readArgument(REDELIVER, body);
     if (ids !== undefined) {
       const scope = { ...readTenant(access, undefined), dryRun };
       const items: RedeliverAnswer['items'][number][] = [];
-      for (const id of new Set(ids)) items.push(await this.redeliverOne(id, scope));
+      for (const [id, shown] of new Map(ids.map((one, index) => [one, statuses?.[index]]))) {
+        const unlessDelivered = shown !== undefined && shown !== 'delivered';
+        try {
+          items.push(await this.redeliverOne(id, { ...scope, unlessDelivered }));
+        } catch (error) {
+          // An error would hide what was sent, and a repeated call would send it again. A call with the rest reports the error.
+          if (items.some(({ redelivered }) => redelivered)) return { dryRun, items, more: true };
+          throw error;
+        }
+      }
       return { dryRun, items, more: false };
     }
     const { tenant, ...wanted } = filter!;
@@ -246,7 +256,7 @@ export class ConsoleService {
 
   private async redeliverOne(
     id: string,
-    options: { readonly tenant?: string; readonly dryRun: boolean },
+    options: RedeliverOptions,
   ): Promise<RedeliverAnswer['items'][number]> {
     try {
       const { deliveries } = await this.deliveries.redeliver(id, options);

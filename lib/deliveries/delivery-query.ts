@@ -60,6 +60,8 @@ export interface ErasureFilter extends WebhookDeliveryScope {
 export interface RedeliverOptions extends WebhookDeliveryScope {
   /** Returns what would be sent again, and changes nothing; default `false`. */
   readonly dryRun?: boolean | undefined;
+  /** Sends nothing if the delivery of the id is delivered, for a user who has last seen it in another state. Default `false`. */
+  readonly unlessDelivered?: boolean | undefined;
   /** Maximum number of deliveries with a filter; 1 to 10,000, default 1,000. */
   readonly limit?: number | undefined;
 }
@@ -113,6 +115,7 @@ export const REDELIVERY = option.object<RedeliverOptions>()(
   {
     ...SCOPE,
     dryRun: option.optional(option.flag, false),
+    unlessDelivered: option.optional(option.flag, false),
     limit: option.optional(option.whole(1, 10_000), 1_000),
   },
   EXACT,

@@ -14,7 +14,7 @@ export interface RedeliverResult {
     readonly reason?:
       /** It, or a later round of it, is being attempted or is due; with a filter, it is pending. */
       | 'pending'
-      /** It was delivered while it was redelivered. */
+      /** It was delivered in the meantime. */
       | 'delivered'
       /** The queue has dropped its payload, by `keepPayloads` or to save space, or the delivery itself. */
       | 'payload_dropped'
@@ -39,6 +39,8 @@ interface RedeliveryOptions {
   readonly dryRun: boolean;
   /** Whether the caller passed this delivery's id, and not a filter that matches it. */
   readonly isNamed: boolean;
+  /** Sends nothing if it is delivered. */
+  readonly unlessDelivered?: boolean;
 }
 
 export class Redelivery {
@@ -52,6 +54,10 @@ export class Redelivery {
     options: RedeliveryOptions,
   ): Promise<RedeliveredDelivery> {
     const { id } = listed.delivery;
+    // In any other state, `runAgain` makes it due in one step that a delivered one refuses.
+    if (options.unlessDelivered === true && listed.status === 'delivered') {
+      return { id, redelivered: false, reason: 'delivered' };
+    }
     const last = await this.lastRound(listed);
     const reason = this.reasonAgainst(listed, last, options);
     if (reason !== undefined || options.dryRun) return { id, redelivered: false, reason };

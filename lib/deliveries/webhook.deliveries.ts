@@ -145,13 +145,13 @@ export class WebhookDeliveries {
     idOrFilter: string | WebhookDeliveryFilter,
     options: RedeliverOptions = {},
   ): Promise<RedeliverResult> {
-    const { tenant, dryRun, limit } = readArgument(REDELIVERY, options, 'options');
+    const { tenant, dryRun, unlessDelivered, limit } = readArgument(REDELIVERY, options, 'options');
     if (typeof idOrFilter === 'string') {
       const record = await this.find(idOrFilter, tenant);
       if (record === undefined) throw unknownDelivery();
       if (!dryRun) this.allowed(1, tenant);
-      const redelivered = await this.redeliverAll([record], { dryRun, isNamed: true });
-      return { deliveries: redelivered, more: false };
+      const choice = { dryRun, isNamed: true, unlessDelivered };
+      return { deliveries: [await this.redelivery.redeliver(record, choice)], more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
     for (let after: DeliveryPageRequest['after']; ;) {

@@ -452,6 +452,74 @@ describeInBrowser('tasks in the console', () => {
     expect(await app.get(WebhookDeliveries).get(later)).toMatchObject({ status: 'dead' });
   });
 
+  it('sends nothing again that was delivered after the page showed it as missed', async () => {
+    await endpoints.create({ id: 'stale', tenant: 'stale', url: partnerUrl });
+    partner.status = 500;
+    const ids = [await deliver('stale'), await deliver('stale')];
+    const deliveries = app.get(WebhookDeliveries);
+    // No live updates, as from another process.
+    await page.route('**/api/events', (route) => route.fulfill({ status: 204 }));
+    await open('#/deliveries?endpoint=stale');
+    await page.getByLabel('Select all').check();
+    await page.getByRole('button', { name: 'Send selected again' }).click();
+    const send = page.getByRole('dialog').getByRole('button', { name: 'Send 2 deliveries again' });
+    await send.waitFor();
+    partner.status = 204;
+    await deliveries.redeliver(ids[0]!);
+    await until(async () => (await deliveries.get(ids[0]!))?.status === 'delivered');
+    await send.click();
+    await page
+      .getByRole('status')
+      .getByText(
+        '1 delivery sent again. 1 delivery was delivered in the meantime and not sent again.',
+      )
+      .waitFor();
+
+    partner.status = 500;
+    const id = await deliver('stale');
+    await open(`#/deliveries/${encodeURIComponent(id)}`);
+    const retry = page.getByRole('button', { name: 'Retry now' });
+    await retry.waitFor();
+    partner.status = 204;
+    await deliveries.redeliver(id);
+    await until(async () => (await deliveries.get(id))?.status === 'delivered');
+    await retry.click();
+    await page
+      .getByRole('status')
+      .getByText(/^1 delivery was delivered in the meantime/)
+      .waitFor();
+    await until(async () => {
+      const { deliveries: found } = await deliveries.list({ endpointId: 'stale' });
+      return found.every(({ status }) => status === 'delivered');
+    });
+
+    expect((await deliveries.list({ endpointId: 'stale' })).deliveries).toHaveLength(3);
+  });
+
+  it('keeps those selected that a limit has left, and says so', async () => {
+    await endpoints.create({ id: 'limited', tenant: 'limited', url: partnerUrl });
+    for (const total of [1, 2, 3]) await deliver('limited', { total });
+    let sent: string | undefined;
+    await page.route('**/api/deliveries/redeliver', async (route) => {
+      const { ids, dryRun } = route.request().postDataJSON() as { ids: string[]; dryRun: boolean };
+      if (dryRun) return route.continue();
+      [sent] = ids;
+      const items = [{ id: sent, redelivered: true }];
+      return route.fulfill({ json: { dryRun, items, more: true } });
+    });
+    await open('#/deliveries?endpoint=limited');
+    await page.getByLabel('Select all').check();
+    await page.getByRole('button', { name: 'Send selected again' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Send 3 deliveries' }).click();
+    await page
+      .getByRole('status')
+      .getByText('1 delivery sent again. 2 are left and still selected')
+      .waitFor();
+    await page.getByText('2 selected').waitFor();
+
+    expect(await page.getByLabel(`Select ${sent}`).isChecked()).toBe(false);
+  });
+
   it('shows a new secret to a user who has left the page meanwhile', async () => {
     await endpoints.create({ id: 'rotated', tenant: 'rotated', url: partnerUrl });
     await open('#/endpoints/rotated');
@@ -808,6 +876,45 @@ describeInBrowser('tasks in the console', () => {
     expect(await row.textContent()).toContain('Zugestellt');
     expect(await row.locator('time').first().getAttribute('title')).toMatch(/^\d\d\.\d\d\.\d{4}, /);
   });
+
+  it.each([
+    ['en', '1 day ago', '2 days ago'],
+    ['de', 'vor 1 Tag', 'vor 2 Tagen'],
+  ])('counts days of 24 hours, which may end on another date: %s', async (language, ...texts) => {
+    await page.route('**/api/deliveries?*', async (route) => {
+      const items = [47, 71].map((hours) => ({
+        id: String(hours),
+        event: 'bill.paid',
+        status: 'delivered',
+        attemptsMade: 1,
+        createdAt: new Date(Date.now() - hours * 3_600_000).toISOString(),
+      }));
+      await route.fulfill({ json: { items } });
+    });
+    await speak(language);
+    await open('#/deliveries?event=bill.paid');
+    await page.locator('tbody tr').nth(1).waitFor();
+
+    expect(await page.locator('tbody time').allTextContents()).toEqual(texts);
+  });
+
+  it.each([-65, 65])(
+    'shows the time of the server, whose clock differs by %d minutes',
+    async (by) => {
+      await endpoints.create({ id: `clock${by}`, tenant: `clock${by}`, url: partnerUrl });
+      await deliver(`clock${by}`);
+      await page.clock.install({ time: Date.now() - by * 60_000 });
+      await open(`#/deliveries?endpoint=clock${by}&last=1h`);
+      const time = page.locator('tbody time').first();
+      expect(await time.textContent()).toMatch(/^\d+ sec\. ago$/);
+
+      const asked = page.waitForRequest(/api\/stats\?/);
+      await open('#/overview?range=1h');
+      const { searchParams } = new URL((await asked).url());
+      const end = Date.parse(searchParams.get('to')!) - Date.now();
+      expect(Math.abs(end)).toBeLessThanOrEqual(3 * 60_000);
+    },
+  );
 
   it('leaves no string in English where the language is German', async () => {
     await blockKey('wholesale', 'customer-9');

@@ -311,6 +311,40 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(logged).not.toContain('user 42');
   });
 
+  it('names a user by a number too', async () => {
+    started = await startConsole(create(), { actor: () => 42 as never });
+
+    expect(await json('/session')).toMatchObject({ actor: '42' });
+  });
+
+  it.each([
+    ['an object', { id: 'ada' }],
+    ['a promise', Promise.resolve('ada')],
+  ])('logs that the option actor must return a string, not %s', async (_kind, user) => {
+    started = await startConsole(create(), { actor: () => user as never });
+    const answer = await call(started.origin, 'GET', `${API}/session`);
+
+    expect([answer.status, answer.json?.['detail']]).toEqual([500, 'An internal error occurred.']);
+    expect(started.logger.at('error').join()).toMatch(
+      /The option "actor" of WebhookConsoleModule returned a value of type object; .*a string/,
+    );
+  });
+
+  it.each([42, {}, Promise.resolve('{}')])('hides what redact turns into %p', async (shown) => {
+    started = await startConsole(create(), {
+      capabilities: ['view', 'view-payload'],
+      redact: () => shown as never,
+    });
+    const [id] = await started.publish('order.created', { card: '4111' });
+
+    expect(await json(`/deliveries/${id}/payload`)).toEqual({
+      contentType: 'application/json',
+      size: 15,
+      truncated: false,
+      redacted: true,
+    });
+  });
+
   it('refuses each call without each capability that it needs', async () => {
     const seen: unknown[] = [];
     const expected: unknown[] = [];
@@ -695,6 +729,71 @@ describe.each(adapters)('the console on %s', (_, create) => {
     expect(items).toMatchObject([
       { action: 'delivery.redeliver', count: 1, outcome: 'done' },
       { action: 'delivery.redeliver', count: 1, outcome: 'done' },
+    ]);
+  });
+
+  it('sends nothing that was delivered after the page showed it in another state', async () => {
+    let status = 500;
+    started = await startConsole(
+      create(),
+      { capabilities: ALL_CAPABILITIES },
+      { status: () => status },
+    );
+    const [a] = await started.publish('order.created', { n: 1 });
+    const [b] = await started.publish('order.created', { n: 2 });
+    const redeliver = async (body: object): Promise<Answer> =>
+      call(started.origin, 'POST', `${API}/deliveries/redeliver`, body);
+    const settled = async (id: string): Promise<void> => {
+      await until(
+        async () => (await json<{ status: string }>(`/deliveries/${id}`)).status !== 'pending',
+      );
+    };
+    const shown = { ids: [a, b], statuses: ['dead', 'dead'] };
+
+    status = 200;
+    await redeliver({ ids: [a], statuses: ['dead'], dryRun: false });
+    await settled(a!);
+    expect((await redeliver({ ...shown, dryRun: true })).json?.['items']).toEqual([
+      { id: a, redelivered: false, reason: 'delivered' },
+      { id: b, redelivered: false },
+    ]);
+    expect((await redeliver({ ...shown, dryRun: false })).json?.['items']).toEqual([
+      { id: a, redelivered: false, reason: 'delivered' },
+      { id: b, redelivered: true },
+    ]);
+    await settled(b!);
+    await redeliver({ ...shown, dryRun: false });
+    await redeliver({ ids: [a], statuses: ['pending'], dryRun: false });
+    expect((await json<Listed>('/deliveries')).items).toHaveLength(2);
+    expect((await json<Listed>('/activity')).items).toMatchObject([
+      { action: 'delivery.redeliver', count: 1 },
+      { action: 'delivery.redeliver', count: 1, target: a },
+    ]);
+
+    const answer = await redeliver({ ids: [a], statuses: ['delivered'], dryRun: false });
+    expect(answer.json?.['items']).toMatchObject([
+      { id: a, redelivered: true, as: expect.any(String) },
+    ]);
+    expect((await redeliver({ ids: [b], dryRun: false })).json?.['items']).toMatchObject([
+      { id: b, redelivered: true, as: expect.any(String) },
+    ]);
+  });
+
+  it.each([
+    [{ ids: ['x', 'y'], statuses: ['dead'] }, 'statuses', /the status of each id/],
+    [{ ids: ['x'], statuses: 'dead' }, 'statuses', /the status of each id/],
+    [{ ids: ['x'], statuses: ['dad'] }, 'statuses[0]', /did you mean 'dead'/],
+    [{ filter: { event: 'a.b' }, statuses: ['dead'] }, 'statuses', /the status of each id/],
+  ])('refuses to redeliver %j', async (body, path, message) => {
+    started = await startConsole(create(), { capabilities: ALL_CAPABILITIES });
+    const answer = await call(started.origin, 'POST', `${API}/deliveries/redeliver`, {
+      ...body,
+      dryRun: false,
+    });
+
+    expect([answer.status, answer.json]).toEqual([
+      400,
+      expect.objectContaining({ errors: [{ path, message: expect.stringMatching(message) }] }),
     ]);
   });
 
@@ -1334,18 +1433,52 @@ describe('the console over HTTP/2', () => {
   });
 });
 
-describe('the console on Express without a body parser', () => {
+type ParserDone = (error: null, body: unknown) => void;
+interface FastifyParsers {
+  addContentTypeParser(
+    type: string,
+    options: { parseAs: 'buffer' | 'string' },
+    parser: (request: unknown, body: unknown, done: ParserDone) => void,
+  ): void;
+}
+
+const keptByFastify =
+  (parseAs: 'buffer' | 'string') =>
+  (app: INestApplication): void =>
+    (app.getHttpAdapter().getInstance() as FastifyParsers).addContentTypeParser(
+      'application/json',
+      { parseAs },
+      (_request, body, done) => done(null, body),
+    );
+
+const keptByExpress =
+  (parser: 'raw' | 'text') =>
+  (app: INestApplication): void => {
+    type WithParsers = INestApplication & { useBodyParser(type: string, options: object): void };
+    (app as WithParsers).useBodyParser(parser, { type: () => true });
+  };
+
+describe.each([
+  ['Express without a body parser', () => new ExpressAdapter(), undefined],
+  ['Express with a parser of bytes', () => new ExpressAdapter(), keptByExpress('raw')],
+  ['Express with a parser of strings', () => new ExpressAdapter(), keptByExpress('text')],
+  ['Fastify with a parser of bytes', () => new FastifyAdapter(), keptByFastify('buffer')],
+  ['Fastify with a parser of strings', () => new FastifyAdapter(), keptByFastify('string')],
+])('the console on %s', (_, create, configure) => {
   it('reads bodies up to a limit', async () => {
     const { app, origin } = await startConsole(
-      new ExpressAdapter(),
+      create(),
       { capabilities: ALL_CAPABILITIES },
-      { nest: { bodyParser: false } },
+      { nest: { bodyParser: false }, ...(configure && { configure }) },
     );
     const path = `${API}/endpoints/crm/disable`;
     const headers = { 'webhook-console': '1', 'content-type': 'application/json' };
     const attempt = async (body: string): Promise<number> =>
       (await send(origin, { method: 'POST', path, headers, body })).status;
 
+    const again = { ids: ['x'], dryRun: true };
+    const read = await call(origin, 'POST', `${API}/deliveries/redeliver`, again);
+    expect(read.json).toMatchObject({ items: [{ id: 'x', reason: 'unknown_delivery' }] });
     expect(await attempt('{"reason":')).toBe(400);
     expect(await attempt(`{"reason":"${'x'.repeat(70_000)}"}`)).toBe(400);
     expect(await attempt('')).toBe(200);

@@ -488,6 +488,44 @@ describe.each(adapters)('the partner portal on %s', (_, create) => {
     expect([status, json?.['code']]).toEqual([403, 'missing_capability']);
   });
 
+  it('reports what it has sent again before a limit, and records it', async () => {
+    let status = 500;
+    started = await startConsole(create(), OPTIONS, {
+      status: () => status,
+      publisher: { endpointLimits: { redeliveriesPerMinute: 2 } },
+    });
+    const ids: string[] = [];
+    for (const n of [1, 2, 3]) ids.push(...(await started.publish('order.paid', { n }, 'acme')));
+    status = 200;
+    const link = { tenant: 'acme', capabilities: ['view', 'redeliver'] as const };
+    const { cookie } = await open(started, link);
+    const ask = async (method: string, path: string, body?: unknown): Promise<Answer> =>
+      call(started.origin, method, `${API}${path}`, body, { cookie });
+    const redeliver = async (some: string[]): Promise<Answer> =>
+      ask('POST', '/deliveries/redeliver', { ids: some, dryRun: false });
+
+    const part = await redeliver(ids);
+    expect([part.status, part.json]).toEqual([
+      200,
+      {
+        dryRun: false,
+        items: [
+          { id: ids[0], redelivered: true },
+          { id: ids[1], redelivered: true },
+        ],
+        more: true,
+      },
+    ]);
+    const rest = await redeliver(ids.slice(2));
+    expect([rest.status, rest.json?.['code']]).toEqual([429, 'limit_reached']);
+    expect((await ask('GET', '/activity?action=delivery.redeliver')).json).toMatchObject({
+      items: [
+        { target: ids[2], outcome: 'failed', code: 'limit_reached' },
+        { count: 2, outcome: 'done' },
+      ],
+    });
+  });
+
   describe('for one tenant', () => {
     let acme: string[];
     let globex: string[];

@@ -707,12 +707,12 @@ describe('disabled endpoints', () => {
     await endpoints.update('crm', { url: `${receiver.url}/new` });
     receiver.answerHeld({ status: 410 });
     await bench.reported(1);
-    await bench.clock.advance(0);
-
-    expect(await store.find('crm')).not.toHaveProperty('disabled');
     receiver.script = () => ({ status: 204 });
     expect(await publish()).toEqual(['crm']);
     await bench.reported(2);
+    await bench.stop();
+
+    expect(await store.find('crm')).not.toHaveProperty('disabled');
   });
 
   it('are attempted again by every process that reads them as enabled', async () => {

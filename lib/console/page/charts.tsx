@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import type { ConsoleStats, StatsBucket, StatsCounts } from '../console-api.js';
 import type { Query } from './api.js';
-import { clockTime, dateTime, duration, number } from './format.js';
+import { clockTime, dateTime, duration, now, number } from './format.js';
 import { Table } from './table.js';
 import { linkTo } from './route.js';
 import { STRINGS } from './strings.js';
@@ -17,7 +17,7 @@ export type Range = keyof typeof STEPS;
 /** The request of the last steps, up to the end of the one that has begun, so that all viewers ask for the same. */
 export function statsRequest({ range, ...filter }: Query & { readonly range: Range }): Query {
   const step = STEPS[range];
-  const to = Math.ceil(Date.now() / step) * step;
+  const to = Math.ceil(now() / step) * step;
   const from = new Date(to - LENGTHS[range] * step).toISOString();
   return { ...filter, from, to: new Date(to).toISOString(), step: String(step) };
 }

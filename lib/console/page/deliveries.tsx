@@ -10,6 +10,7 @@ import type {
 import { Action, type Question } from './action.js';
 import { act } from './api.js';
 import { Pill, Time, Title, type Tone } from './components.js';
+import { now } from './format.js';
 import { useLoaded } from './live.js';
 import { linkTo, type Route, type ViewProps } from './route.js';
 import { requestOf, SearchBar } from './search.js';
@@ -24,20 +25,27 @@ function redeliver(request: RedeliverRequest): Promise<RedeliverAnswer> {
   return act('POST', 'deliveries/redeliver', request);
 }
 
-/** The number of deliveries that would be sent again. */
-function countOf({ items }: RedeliverAnswer): number {
-  return items.filter(({ reason }) => reason === undefined).length;
+/** The number of deliveries that have this reason not to be sent again; `undefined`: that would be sent. */
+function countOf(
+  { items }: RedeliverAnswer,
+  wanted: RedeliverAnswer['items'][number]['reason'],
+): number {
+  return items.filter(({ reason }) => reason === wanted).length;
 }
 
 /**
- * Sends one delivery again.
+ * Sends one delivery again, unless it was delivered after the page showed it with this status.
  *
  * @returns a message about its success, and the id of the new delivery, if it is sent as another one
  * @throws Error with the message why it is not sent again
  */
-export async function resend(id: string): Promise<{ text: string; as: string | undefined }> {
-  const { items } = await redeliver({ ids: [id], dryRun: false });
+export async function resend({
+  id,
+  status,
+}: Pick<DeliveryRow, 'id' | 'status'>): Promise<{ text: string; as: string | undefined }> {
+  const { items } = await redeliver({ ids: [id], statuses: [status], dryRun: false });
   const [first] = items;
+  if (first?.reason === 'delivered') return { text: TEXT.deliveredMeanwhile(1), as: undefined };
   if (first?.redelivered !== true) throw new Error(TEXT.notRedelivered(first?.reason ?? ''));
   return { text: TEXT.redelivered(1), as: first.as };
 }
@@ -97,11 +105,12 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
           <div class="bar">
             {mayRedeliver && rows.length > 0 && (
               <SendAgain
-                chosen={selection.among(rows)}
+                chosen={rows.filter(({ id }) => selection.has(id))}
                 newest={rows[0]!.createdAt}
                 filter={Object.keys(asked).length > 0 ? request : undefined}
-                onDone={() => {
+                onDone={(left) => {
                   selection.clear();
+                  selection.set(left, true);
                   loaded.reload();
                 }}
               />
@@ -142,33 +151,46 @@ function SendAgain({
   filter,
   onDone,
 }: {
-  chosen: readonly string[];
+  chosen: readonly DeliveryRow[];
   /** When the newest delivery of the list was recorded. */
   newest: string;
   /** Absent without a filter, which would match every delivery. */
   filter: Readonly<Record<string, string>> | undefined;
-  onDone: () => void;
+  /** @param left - ids of the chosen ones that the server has not come to */
+  onDone: (left: readonly string[]) => void;
 }): JSX.Element {
   const send = async (what: Parameters<typeof redeliver>[0]): Promise<string> => {
-    const { items } = await redeliver({ ...what, dryRun: false });
-    onDone();
-    return TEXT.redelivered(items.filter(({ redelivered }) => redelivered).length);
+    const answer = await redeliver({ ...what, dryRun: false });
+    const left = what.ids?.filter((id) => answer.items.every((item) => item.id !== id)) ?? [];
+    onDone(left);
+    return [
+      TEXT.redelivered(countOf(answer, undefined)),
+      meanwhile(answer),
+      left.length === 0 ? '' : TEXT.redeliverLeft(left.length),
+    ]
+      .filter(Boolean)
+      .join(' ');
   };
   const preview =
     (what: Parameters<typeof redeliver>[0], of?: string) =>
     async (): Promise<Question | string> => {
       const answer = await redeliver(what);
-      const count = countOf(answer);
-      if (count === 0) return TEXT.redeliverNothing;
-      const skipped = answer.items.length - count;
+      const count = countOf(answer, undefined);
+      if (count === 0) return meanwhile(answer) || TEXT.redeliverNothing;
+      const skipped = answer.items.length - count - countOf(answer, 'delivered');
       const text = [
         TEXT.redeliverAsk(count, answer.more),
         of === undefined ? '' : TEXT.redeliverOf(of),
         skipped > 0 ? TEXT.redeliverSkipped(skipped) : '',
+        meanwhile(answer),
       ].join(' ');
       return { title: TEXT.redeliver, text, verb: TEXT.redeliverCount(count) };
     };
-  const ofChosen = { ids: chosen, dryRun: true };
+  const ofChosen = {
+    ids: chosen.map(({ id }) => id),
+    statuses: chosen.map(({ status }) => status),
+    dryRun: true,
+  };
   const ofAll = { filter: { ...filter, until: boundOf(filter?.['until'], newest) }, dryRun: true };
   return (
     <>
@@ -188,6 +210,11 @@ function SendAgain({
       <span>{chosen.length > 0 && STRINGS.selected(chosen.length)}</span>
     </>
   );
+}
+
+function meanwhile(answer: RedeliverAnswer): string {
+  const count = countOf(answer, 'delivered');
+  return count === 0 ? '' : TEXT.deliveredMeanwhile(count);
 }
 
 /** Deletes the endpoints and the deliveries of a tenant. */
@@ -213,10 +240,10 @@ function Erase({ tenant, onDone }: { tenant: string; onDone: () => void }): JSX.
   );
 }
 
-/** Ends a filter now, so that it selects what was counted. Deliveries that are listed are in it, also if this clock is slow. */
+/** Ends a filter now, so that it selects what was counted. Listed deliveries are in it: `now()` may be late by some milliseconds. */
 function boundOf(until: string | undefined, newest: string): string {
-  const now = new Date(Math.max(Date.now(), Date.parse(newest) + 1)).toISOString();
-  return until === undefined || Date.parse(until) > Date.parse(now) ? now : until;
+  const end = new Date(Math.max(now(), Date.parse(newest) + 1)).toISOString();
+  return until === undefined || Date.parse(until) > Date.parse(end) ? end : until;
 }
 
 /** What a filter selects, in words. */

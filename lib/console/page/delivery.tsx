@@ -23,9 +23,9 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
   const loaded = useLoaded<DeliveryDetails>(path, ['deliveries']);
   const mayResend = session.capabilities.includes('redeliver');
   const mayView = session.capabilities.includes('view-payload');
-  const sendAgain = async (): Promise<string> => {
+  const sendAgain = async (shown: DeliveryDetails): Promise<string> => {
     const goTo = navigation();
-    const { text, as } = await resend(id).finally(loaded.reload);
+    const { text, as } = await resend(shown).finally(loaded.reload);
     if (as !== undefined) goTo(linkTo('deliveries', as));
     return text;
   };
@@ -53,7 +53,7 @@ export function Delivery({ session, id }: { session: ConsoleSession; id: string 
                 <Action
                   kind="main"
                   label={delivery.status === 'delivered' ? TEXT.redeliver : TEXT.retryNow}
-                  run={sendAgain}
+                  run={async () => sendAgain(delivery)}
                   {...(delivery.status === 'delivered' && {
                     ask: {
                       title: TEXT.redeliver,

@@ -1,11 +1,21 @@
 /** Language of numbers and times. */
 let language: string | undefined;
-let relativeTime = new Intl.RelativeTimeFormat();
+/** Milliseconds that the server's clock is ahead of the browser's. */
+let offset = 0;
+
+/** Sets the clock of the page. That of the browser may be wrong, and the times to show are the server's. */
+export function setClock(serverTime: string): void {
+  offset = Date.parse(serverTime) - Date.now();
+}
+
+/** The server's time in epoch milliseconds. */
+export function now(): number {
+  return Date.now() + offset;
+}
 
 /** Sets the language of numbers and times, in the region that the browser prefers for it. */
 export function setFormats(tag: string): void {
   language = navigator.languages.find((one) => one.startsWith(`${tag}-`)) ?? tag;
-  relativeTime = new Intl.RelativeTimeFormat(language, { numeric: 'auto', style: 'short' });
 }
 
 /** A number with its groups of digits, and as many digits after the point as given. */
@@ -37,7 +47,7 @@ export function dateTime(iso: string): string {
 /** Local time of the day, with the date if it is another day. */
 export function clockTime(iso: string): string {
   const date = new Date(iso);
-  const isToday = date.toDateString() === new Date().toDateString();
+  const isToday = date.toDateString() === new Date(now()).toDateString();
   const time = { hour: '2-digit', minute: '2-digit' } as const;
   return date.toLocaleString(
     language,
@@ -54,10 +64,16 @@ const UNITS = [
 
 /** A time from now on, such as `3 min. ago`; the date of one that is further away than a week. */
 export function relative(iso: string): string {
-  const distance = new Date(iso).getTime() - Date.now();
+  const distance = new Date(iso).getTime() - now();
   const unit = UNITS.find(([, , below]) => Math.abs(distance) < below);
-  if (unit !== undefined) return relativeTime.format(Math.trunc(distance / unit[1]), unit[0]);
-  return new Date(iso).toLocaleDateString(language, { dateStyle: 'medium' });
+  if (unit === undefined) {
+    return new Date(iso).toLocaleDateString(language, { dateStyle: 'medium' });
+  }
+  const [name, length] = unit;
+  const count = Math.trunc(distance / length);
+  // `auto` says "now", but also "yesterday" for 24 hours and more, which may be two calendar days ago.
+  const numeric = count === 0 ? 'auto' : 'always';
+  return new Intl.RelativeTimeFormat(language, { style: 'short', numeric }).format(count, name);
 }
 
 /** A share of 1 as `97.6 %`. */

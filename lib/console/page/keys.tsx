@@ -92,7 +92,7 @@ export function BlockedKeys({
                 <Action
                   label={TEXT.retry}
                   run={async () => {
-                    const { text } = await resend(deliveryId);
+                    const { text } = await resend({ id: deliveryId, status: 'dead' });
                     reload();
                     return text;
                   }}

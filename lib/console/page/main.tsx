@@ -11,7 +11,7 @@ import { Endpoint } from './endpoint.js';
 import { ShownValues } from './endpoint-form.js';
 import { Endpoints } from './endpoints.js';
 import { EventTypes } from './event-types.js';
-import { number } from './format.js';
+import { number, setClock } from './format.js';
 import { Icon } from './icons.js';
 import { Inbox, InboxEntry } from './inbox.js';
 import { startLive, useLoaded, type Loaded } from './live.js';
@@ -47,6 +47,7 @@ function App(): JSX.Element {
   useEffect(() => {
     const open = async (): Promise<void> => {
       const opened = await openSession();
+      setClock(opened.now);
       setLanguage(opened.language);
       setSession(opened);
     };

@@ -4,6 +4,7 @@ import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from '../console-ap
 import { Action, Field, FormDialog } from './action.js';
 import { act } from './api.js';
 import { messageOf, Panel, Pill, Time, type Tone } from './components.js';
+import { now } from './format.js';
 import { useLoaded, type Loaded } from './live.js';
 import { RANGES, requestOf } from './search.js';
 import { STRINGS } from './strings.js';
@@ -110,7 +111,7 @@ export function Recovery({
   if (recovery === undefined) return null;
   const { status, sent, skipped, total, startedAt, updatedAt, actor } = recovery;
   const isRunning = status === 'running';
-  if (!isRunning && Date.now() - Date.parse(updatedAt) > SHOWN_MS) return null;
+  if (!isRunning && now() - Date.parse(updatedAt) > SHOWN_MS) return null;
   return (
     <Panel
       title={TEXT.title}

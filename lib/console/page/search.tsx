@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { Choice, messageOf, toast } from './components.js';
-import { clockTime } from './format.js';
+import { clockTime, now } from './format.js';
 import { linkTo, type Route } from './route.js';
 import { STRINGS } from './strings.js';
 
@@ -190,6 +190,6 @@ export function requestOf({ last, ...filter }: Route['query']): Record<string, s
   if (last === undefined || !Object.hasOwn(RANGES, last) || since || until) return filter;
   const length = RANGES[last as keyof typeof RANGES];
   // To the minute, so that views of about the same time ask for the same.
-  const start = Math.floor((Date.now() - length) / 60_000) * 60_000;
+  const start = Math.floor((now() - length) / 60_000) * 60_000;
   return { ...filter, since: new Date(start).toISOString() };
 }

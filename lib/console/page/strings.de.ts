@@ -212,6 +212,10 @@ export const GERMAN: Messages = {
     redeliverSkipped: (count) =>
       `${number(count)} werden übersprungen: Sie warten noch oder wurden schon erneut gesendet.`,
     redelivered: (count) => `${deliveries(count)} erneut gesendet.`,
+    redeliverLeft: (count) =>
+      `${number(count)} ${count === 1 ? 'ist' : 'sind'} übrig und noch ausgewählt: Senden Sie den Rest in einer Minute.`,
+    deliveredMeanwhile: (count) =>
+      `${deliveries(count)} ${count === 1 ? 'wurde' : 'wurden'} inzwischen zugestellt und nicht erneut gesendet.`,
     notRedelivered: (reason) => `Nicht erneut gesendet: ${reason}.`,
   },
 

@@ -204,6 +204,10 @@ export const STRINGS = {
     redeliverSkipped: (count: number) =>
       `${number(count)} are skipped: still waiting, or already sent again.`,
     redelivered: (count: number) => `${deliveries(count)} sent again.`,
+    redeliverLeft: (count: number) =>
+      `${number(count)} ${count === 1 ? 'is' : 'are'} left and still selected: send them again in a minute.`,
+    deliveredMeanwhile: (count: number) =>
+      `${deliveries(count)} ${count === 1 ? 'was' : 'were'} delivered in the meantime and not sent again.`,
     notRedelivered: (reason: string) => `It was not sent again: ${reason}.`,
   },
 
