@@ -122,9 +122,8 @@ export class LaneLimits {
    */
   set(lane: string, limits: DeliveryLimits, now: number, running: number): boolean {
     const known = this.lanes.get(lane);
-    if (!isLimited(limits)) return this.lanes.delete(lane);
     if (known === undefined) {
-      this.lanes.set(lane, new LaneLimit(limits, running));
+      if (isLimited(limits)) this.lanes.set(lane, new LaneLimit(limits, running));
       return false;
     }
     const isChanged = limitsKey(known.limits) !== limitsKey(limits);
@@ -132,8 +131,10 @@ export class LaneLimits {
     return isChanged;
   }
 
+  /** Whether the lane has limits now; a pause can outlast them. */
   has(lane: string): boolean {
-    return this.lanes.has(lane);
+    const limit = this.lanes.get(lane);
+    return limit !== undefined && isLimited(limit.limits);
   }
 
   available(lane: string, now: number): number {
@@ -147,7 +148,7 @@ export class LaneLimits {
 
   /** What waited before this time has waited for the limits of the lane: its last start, or when they allow the next one. */
   heldUntil(lane: string, now: number): number {
-    return this.lanes.get(lane)?.heldUntil(now) ?? -Infinity;
+    return this.has(lane) ? this.lanes.get(lane)!.heldUntil(now) : -Infinity;
   }
 
   start(lane: string, now: number): void {
@@ -160,7 +161,7 @@ export class LaneLimits {
   }
 
   overloaded(lane: string, until: number, now: number): void {
-    this.lanes.get(lane)?.overloaded(until, now);
+    if (this.has(lane)) this.lanes.get(lane)!.overloaded(until, now);
   }
 }
 

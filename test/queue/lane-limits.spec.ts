@@ -256,7 +256,7 @@ describe('the concurrency of a lane', () => {
     expect(counts).toEqual([2, 1, 1, 1, 1]);
   });
 
-  it('are gone once they are removed, and with them the pause after an overload', async () => {
+  it('are gone once they are removed: an overload pauses the lane no more', async () => {
     await enqueue({ concurrency: 1 }, 1);
     await pass(SECOND);
     const lane = deliveryLane(deliveryOf('any'));
