@@ -123,6 +123,13 @@ describe('a filter', () => {
     expect(await matches(filter, ORDER)).toBe(expected);
   });
 
+  it('compares members of the data that are named event and data', async () => {
+    const launch = { event: { name: 'launch' }, data: { seats: 3 } };
+
+    expect(await matches({ data: { event: { name: 'launch' } } }, launch)).toBe(true);
+    expect(await matches({ data: { data: { seats: 4 } } }, launch)).toBe(false);
+  });
+
   it.each<[unknown, boolean]>([
     [{ tags: 'vip' }, true],
     [{ tags: 'old' }, false],
@@ -253,6 +260,10 @@ describe('a filter that is saved', () => {
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`m${index}`, value]));
 
     expect(await problemsOf({ data: members(64, 1) })).toEqual({});
+    expect(await problemsOf({ $or: Array(64).fill({ event: 'a' }) })).toEqual({});
+    expect(await problemsOf({ $or: Array(65).fill(5) })).toEqual({
+      'filter.$or': expect.stringContaining('must be a list of 1 to 64 conditions'),
+    });
     expect(await problemsOf({ data: members(65, 1) })).toEqual({
       filter: expect.stringContaining('more than 64 conditions'),
     });

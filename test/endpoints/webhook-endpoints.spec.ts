@@ -1157,6 +1157,18 @@ describe('configured endpoints', () => {
     }),
   );
 
+  it('hide stored endpoints of their ids, also if they hide a whole page', async () => {
+    await endpoints.create({ id: 'e', tenant: 'globex', url: receiver.url });
+    const stored = (await store.find('e'))!;
+    for (const id of ['b', 'd']) await store.insert({ ...stored, id });
+    const first = await endpoints.list({ tenant: 'globex', limit: 1 });
+    const second = await endpoints.list({ tenant: 'globex', limit: 1, after: first.next });
+
+    expect([first.endpoints, first.next]).toEqual([[], 'd']);
+    expect(second.endpoints.map(({ id }) => id)).toEqual(['e']);
+    expect(second.next).toBeUndefined();
+  });
+
   it('are listed with stored endpoints, page by page', async () => {
     for (const id of ['a', 'c', 'e']) await endpoints.create({ id, url: receiver.url });
     const ids: string[] = [];
