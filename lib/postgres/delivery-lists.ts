@@ -12,7 +12,7 @@ import type {
   DeliveryStatus,
 } from '../queue/webhook-delivery.js';
 import { attemptOf, countsOf, listedDelivery } from './delivery-row.js';
-import { COLUMNS } from './delivery-table.js';
+import { COLUMNS, skew } from './delivery-table.js';
 import type { QueueConnection } from './queue-connection.js';
 import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
 
@@ -100,12 +100,14 @@ ORDER BY created_at DESC, id DESC LIMIT $2::int`;
     UNION ALL SELECT created_at, endpoint_id, tenant, receiver, delivered, dead FROM ${this.schema}.delivery_change WHERE ${conditions}
   ) AS ended GROUP BY 1, 2, 3, 4 HAVING ${delivered} + sum(dead) > 0`);
     }
-    // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late.
+    const { clock, now: time } = this.connection;
+    const [server, own] = [time, clock.now()].map((value) => `$${values.push(value)}`);
+    // The deliveries of an endpoint are in one lane. Those that wait for its limits are not late. The time is one of this process.
     const sum = (name: DeliveryStatus | 'held'): string => `sum(${name})::float8 AS ${name}`;
     const statement = `SELECT endpoint_id, tenant, receiver, at, ${sum('pending')}, ${sum('delivered')}, ${sum('dead')}, ${sum('held')},
   greatest(min(due), (SELECT greatest(${millisecondsOf('used_at')}, paused_until, full_at - (burst - 1) * token_ms)
     FROM ${this.schema}.delivery_limit AS limits WHERE queue = $1::text AND limits.lane = max(counted.lane)
-      AND (concurrency IS NOT NULL OR per_second IS NOT NULL))) AS due
+      AND (concurrency IS NOT NULL OR per_second IS NOT NULL))) - (${skew(server!, own!)}) AS due
 FROM (
   ${parts.join('\n  UNION ALL ')}
 ) AS counted GROUP BY endpoint_id, tenant, receiver, at`;

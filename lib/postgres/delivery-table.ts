@@ -391,7 +391,7 @@ export interface ClaimResult {
  * Milliseconds to add to a time of this process so that it is one of the server. Clocks that almost agree are not corrected,
  * so that equal times stay equal.
  */
-function skew(nowParameter: string, ownParameter: string): string {
+export function skew(nowParameter: string, ownParameter: string): string {
   const ahead = `${millisecondsOf(later(nowParameter))} - ${ownParameter}::float8`;
   return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }

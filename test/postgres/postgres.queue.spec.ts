@@ -766,6 +766,10 @@ const connectionString = urlOf('PostgreSQL');
           `SELECT extract(epoch FROM due_at - now())::float8 AS wait FROM ${schema}.delivery`,
         );
         expect(rows[0]!.wait).toBeGreaterThan(50);
+        // The lag is measured by the clock of the process.
+        const [counts] = await queue.counts({});
+        expect(counts!.oldestDue! - Date.now()).toBeGreaterThan(50_000);
+        expect(counts!.oldestDue! - Date.now()).toBeLessThan(61_000);
         await queue.enqueue([{ ...due('now'), notBefore: Date.now() }]);
         const ran: string[] = [];
         await queue.consume(async ({ id }) => {
