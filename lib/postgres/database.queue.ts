@@ -108,14 +108,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
     this.consumer = new DeliveryConsumer({ connection, table, keys, limits, upkeep, handler });
   }
 
-  override async find(
-    ids: readonly string[],
-    { tx }: EnqueueOptions = {},
-  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+  override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
     if (ids.length === 0) return [];
-    const known = await (tx === undefined
-      ? this.table.find(ids)
-      : this.connection.joining(tx, async (run) => this.table.find(ids, run), OWN_DATABASE));
+    const known = await this.table.find(ids);
     return ids.map((id) => known.get(id));
   }
 

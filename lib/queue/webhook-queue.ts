@@ -168,13 +168,9 @@ export abstract class WebhookQueue {
   /**
    * Looks deliveries up.
    *
-   * @param options - `tx` of the transaction that will record some of them; only for a queue that is `transactional`
    * @returns the record of each id, in their order; `undefined` for an unknown id
    */
-  abstract find(
-    ids: readonly string[],
-    options?: EnqueueOptions,
-  ): Promise<readonly (DeliveryRecord | undefined)[]>;
+  abstract find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]>;
 
   /** Lists the deliveries that match, newest first by `createdAt`, then by id in descending order of code units. */
   abstract list(
