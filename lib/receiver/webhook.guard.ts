@@ -63,7 +63,13 @@ export class WebhookGuard implements CanActivate {
       const incoming = fromNodeRequest(node, bodyOf(request, node, receiver));
       const reception = await this.pipeline.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
-      if (reception.duplicate) throw new WebhookException(acknowledge('duplicate'));
+      if (reception.duplicate) {
+        const answer = acknowledge('duplicate');
+        const facts = { status: answer.status, code: undefined, detail: undefined };
+        // Some senders repeat an event until they get a status of their own.
+        const { status = answer.status } = receiver.scheme.answer?.(facts, incoming) ?? {};
+        throw new WebhookException({ ...answer, status });
+      }
       try {
         await requireDefinedData(event, receiver.events);
         // The sender disconnected, or was answered, while the event was verified: its handler must not start.

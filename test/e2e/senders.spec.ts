@@ -193,6 +193,21 @@ describe.each(adapters)('a route for another sender on %s', (_, createAdapter) =
     ]);
     expect(await deliver(true)).toEqual([204]);
   });
+
+  it('acknowledges a duplicate with the status that the sender expects', async () => {
+    const sender = stripe({ secret: SECRET });
+    const { app } = await startApp(createAdapter(), {
+      options: { receiver: { sender } },
+      controllers: [TenantHooks],
+      nest: { rawBody: true },
+    });
+    const sending = { sender, path: '/hooks/acme', id: 'evt_1' };
+    const deliver = async () => deliverWebhook(app, 'invoice.paid', { data: {} }, sending);
+    const answers = [await deliver(), await deliver()];
+    await app.close();
+
+    expect(answers.map(({ status }) => status)).toEqual([204, 200]);
+  });
 });
 
 /** Each sender's check of a receiver's URL; the target has the query. */
