@@ -209,6 +209,8 @@ function addHeaderHint(
 ): void {
   if (code !== 'missing_signature' && code !== 'missing_token') return;
   const missing = diagnosis.headers.filter((name) => headers.get(name) === undefined);
+  // Another header is missing, such as that of the time, which the step names.
+  if (missing.length < diagnosis.headers.length) return;
   if (missing.includes('authorization')) addMovedHint(headers, add);
   const others = KNOWN_HEADERS.filter(
     (name) => headers.get(name) !== undefined && !diagnosis.headers.includes(name),
