@@ -47,6 +47,7 @@ const MAX_STACKS = 10;
 const MAX_THROWN = 1_024;
 
 const EXPLAIN = 'To see why, capture the request and run "npx nestjs-webhook-token explain"';
+const EXPLAIN_SENDER = 'To see why, pass the request to WebhookVerifier.explain()';
 
 const TIME_CODES: ReadonlySet<string> = new Set([
   'token_expired',
@@ -154,6 +155,9 @@ export class ReceiverReporter {
         return this.logger.error(
           `Receiver "${receiver}" rejects webhooks with 503: ${withCause(error)}`,
         );
+      case 'keys_unavailable':
+        this.logMissingKeys(receiver, error as Error);
+        return this.logRefusal(answered);
       case 'spool_unavailable':
         // Once per cause: senders of large bodies could otherwise fill the log.
         if (!this.isFirst(receiver, (error as Error).message)) return;
@@ -170,6 +174,16 @@ export class ReceiverReporter {
       default:
         this.logRefusal(answered);
     }
+  }
+
+  /** Once per message: any request can cause it. Without the message of the cause, which may quote the request. */
+  private logMissingKeys(receiver: string, { message, cause }: Error): void {
+    if (!isNativeError(cause) || !this.isFirst(receiver, message)) return;
+    const frames = cause.stack?.split('\n').filter((line) => line.startsWith('    at '));
+    this.logger.error(
+      `Receiver "${receiver}" rejects webhooks with 503: ${message}`,
+      frames?.join('\n'),
+    );
   }
 
   private logRefusal(answered: AnsweredRequest): void {
@@ -234,7 +248,8 @@ function describeRefusal(
   const details = [where, ...(claims.length === 0 ? [] : [claims.join(', ')])];
   const shown = details.join(isAuthenticated ? ', ' : '; unverified: ');
   const isExplainable = code !== undefined && !REPLAY_CODES.has(code);
-  return `Refused with ${reasonOf(answer, error)} (${shown})${isExplainable ? `. ${EXPLAIN}` : ''}`;
+  const explain = receiver?.takesTokens === false ? EXPLAIN_SENDER : EXPLAIN;
+  return `Refused with ${reasonOf(answer, error)} (${shown})${isExplainable ? `. ${explain}` : ''}`;
 }
 
 /** Status and code as the sender gets them, and why; without a value of the request. */

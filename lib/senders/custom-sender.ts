@@ -1,3 +1,4 @@
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import {
   errorName,
   WebhookConfigurationError,
@@ -68,6 +69,13 @@ const OPTIONS = object<CustomSenderOptions>()({
   ),
 });
 
+/** Milliseconds that `verify` may take: a request that is never answered would also hold up the shutdown. */
+const VERIFY_TIMEOUT = 10_000;
+
+function tooLong(): Error {
+  return new Error(`it did not end within ${VERIFY_TIMEOUT / 1_000} s`);
+}
+
 /**
  * A sender that no other function describes, such as one that signs by Ed25519 or ECDSA, or that has its signature in the body.
  *
@@ -100,7 +108,8 @@ export function customSender(options: CustomSenderOptions): WebhookSender {
           all: (name) => headers.all(noted(name)),
         };
         try {
-          const proof: unknown = await verify({ headers: watched, body, target });
+          const call = async () => verify({ headers: watched, body, target });
+          const proof: unknown = await inTime(new SystemClock(), VERIFY_TIMEOUT, call, tooLong);
           if (typeof proof === 'boolean') return proof;
           const { id, timestamp } = (proof ?? {}) as SignedFacts;
           // A function that returns nothing has verified nothing.

@@ -4,7 +4,7 @@ import type { SenderMessage, WebhookSender } from './sender.js';
 import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-header.js';
 
 /**
- * Stripe. The event's name is its `type`, its id its `id`; `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
+ * Stripe. The event's name is its `type`, in which `.requirements` takes the place of `[requirements]`; its id is its `id`. `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
  * refuses times in the future.
  *
  * @throws {@link WebhookConfigurationError}
@@ -15,7 +15,8 @@ export function stripe(options: SecretOptions): WebhookSender {
     signature: { header: 'stripe-signature', prefix: 'v1=', separator: ',' },
     timestamp: { prefix: 't=' },
     signed: '{timestamp}.{body}',
-    event: ({ data }) => stringAt(data, 'type'),
+    // An event name has no brackets.
+    event: ({ data }) => stringAt(data, 'type')?.replaceAll(/\[(\w+)\]/g, '.$1'),
     id: ({ data }) => stringAt(data, 'id'),
     compose: ({ event: type, data, id, now }) => ({
       data: { id, object: 'event', type, created: Math.floor(now / 1_000), ...testMembers(data) },

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import { createHmac, generateKeyPairSync, randomUUID, sign, verify } from 'node:crypto';
 import {
   customSender,
@@ -116,6 +116,13 @@ const SENDERS: Record<string, WebhookSender> = {
   named: googlePush({ ...google, event: () => 'nightly.run' }),
   discord,
   nothing: customSender({ ...named, verify: () => undefined as never }),
+  hanging: customSender({ ...named, verify: () => new Promise<never>(() => {}) }),
+  text: staticToken({
+    ...named,
+    header: 'x-token',
+    value: SECRET,
+    events: ({ data }) => [JSON.parse(String(data)) as unknown],
+  }),
   away: customSender({ ...named, verify: () => Promise.reject(new Error('no certificate')) }),
   unsigned: customSender({
     ...named,
@@ -345,6 +352,54 @@ describe.each(adapters)('a sender that the application declares on %s', (_, crea
       [200, undefined],
     ]);
     expect(handlers.seen).toMatchObject([{ id: '1', bodyVerified: false }]);
+  });
+
+  it('logs once that the function fails, with its place and without its message', async () => {
+    const answers = [await post('away', bodyOf()), await post('away', bodyOf())];
+
+    expect(answers.map(({ status }) => status)).toEqual([503, 503]);
+    const failed = receiver.logger.at('error').filter((line) => line.includes('"verify"'));
+    expect(failed).toEqual([
+      expect.stringMatching(
+        /Receiver "away" rejects webhooks with 503: the function "verify" of the sender failed: Error .*declared\.spec/s,
+      ),
+    ]);
+    expect(failed.join()).not.toContain('no certificate');
+  });
+
+  it('does not wait for a function that does not end', async () => {
+    const { setTimeout } = globalThis;
+    const waits: number[] = [];
+    jest.spyOn(globalThis, 'setTimeout').mockImplementation((end: () => void, ms?: number) => {
+      if (ms !== 10_000) return setTimeout(end, ms);
+      waits.push(ms);
+      return setTimeout(end, 0);
+    });
+    const answer = await post('hanging', bodyOf());
+    jest.restoreAllMocks();
+
+    expect([answer.status, waits]).toEqual([503, [10_000]]);
+  });
+
+  it('replaces the brackets in a name of Stripe', async () => {
+    const event = 'v2.core.account.requirements.updated';
+    const data = { type: 'v2.core.account[requirements].updated' };
+    const message = { event, data, now: NOW, id: randomUUID() };
+    const { headers, body } = await SENDERS['stripe']!.sign(message);
+    const answer = await post('stripe', body.toString(), headers);
+
+    expect(answer.status).toBe(200);
+    expect(handlers.seen).toMatchObject([{ event, data }]);
+  });
+
+  it('takes JSON that is sent as text, if its events are parsed', async () => {
+    const answer = await post('text', bodyOf(), {
+      'content-type': 'text/plain',
+      'x-token': SECRET,
+    });
+
+    expect(answer.status).toBe(200);
+    expect(handlers.seen).toMatchObject([{ event: 'a.made', data: { type: 'a.made' } }]);
   });
 
   it.each(['jwt', 'raw'])('expects the word ahead of the token of %s', async (name) => {
