@@ -260,7 +260,9 @@ describe('a filter that is saved', () => {
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`m${index}`, value]));
 
     expect(await problemsOf({ data: members(64, 1) })).toEqual({});
-    expect(await problemsOf({ $or: Array(64).fill({ event: 'a' }) })).toEqual({});
+    expect(await problemsOf({ $or: Array.from({ length: 64 }, () => ({ event: 'a' })) })).toEqual(
+      {},
+    );
     expect(await problemsOf({ $or: Array(65).fill(5) })).toEqual({
       'filter.$or': expect.stringContaining('must be a list of 1 to 64 conditions'),
     });
