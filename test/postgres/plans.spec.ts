@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { DeliveryFilter } from 'nestjs-webhook-token/ports';
+import { TestClock } from 'nestjs-webhook-token/testing';
 import type { Query } from '../../lib/postgres/connection.js';
 import { DeliveryTable } from '../../lib/postgres/delivery-table.js';
 import { PostgresEndpointStore } from '../../lib/postgres/index.js';
@@ -36,6 +37,8 @@ const AT = Date.UTC(2026, 0, 1);
   const connection = {
     schema,
     name: QUEUE,
+    now: null,
+    clock: new TestClock(AT),
     query,
     queryInIndexOrder: query,
     async search(...asking: Query) {
