@@ -244,9 +244,9 @@ export function failureText({ reason, attempts }: DeliveryJobData): string {
 }
 
 /**
- * Changes a job that may leave its state meanwhile.
+ * Changes a job that may leave its state, or be removed, meanwhile.
  *
- * @returns `false` if the job had left the state before the change
+ * @returns `false` if the job had left the state, or was removed, before the change
  */
 export async function inState(
   job: DeliveryJob,

@@ -241,8 +241,8 @@ export class StoredDeliveries {
     const turn = job && turnOfJob(job);
     if (turn === undefined || job!.finishedOn === undefined || isDelivered(job!)) return false;
     await this.parts.keys.open([turn]);
-    await job!.updateProgress(SKIPPED);
-    return this.parts.keys.end(turn);
+    const isSkipped = await inState(job!, 'failed', async () => job!.updateProgress(SKIPPED));
+    return isSkipped && this.parts.keys.end(turn);
   }
 
   /** Leaves out the jobs that wait for their turn, or for a limit. */
@@ -397,11 +397,13 @@ export class StoredDeliveries {
       const data = newRound(job.data, now);
       const { delivery } = recordOf(job);
       const [priority] = await this.parts.turns.take([deliveryLane(delivery)]);
-      await job.changePriority({ priority: priority! });
       const state = { status: 'pending', attempts: 0, nextAttemptAt: now, updatedAt: now } as const;
-      await this.parts.history.set({ delivery, ...state }, now);
-      await job.updateData(data);
-      return inState(job, 'failed', async () => job.retry('failed'));
+      return inState(job, 'failed', async () => {
+        await job.changePriority({ priority: priority! });
+        await this.parts.history.set({ delivery, ...state }, now);
+        await job.updateData(data);
+        await job.retry('failed');
+      });
     }
     if (job.data.dueAt <= now) return false;
     if (!(await inState(job, 'delayed', async () => job.promote()))) return false;

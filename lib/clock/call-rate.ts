@@ -29,6 +29,12 @@ export class CallRate {
     return allowed;
   }
 
+  /** Uncounts calls that {@link take} counted at a time, and that were not made. Those of an earlier minute no longer count. */
+  giveBack(key: string, calls: number, takenAt: number): void {
+    const count = this.counts.get(key);
+    if (count !== undefined && count.since <= takenAt) count.calls -= calls;
+  }
+
   /** Seconds until the count of a key starts again at zero. */
   waitOf(key: string): number {
     return Math.ceil((this.countOf(key).since + MINUTE - this.clock.now()) / 1_000);

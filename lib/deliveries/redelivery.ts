@@ -35,7 +35,7 @@ export function isOutgoing(listed: ListedDelivery | undefined): listed is Listed
   return listed !== undefined && listed.delivery.received === undefined;
 }
 
-interface RedeliveryOptions {
+export interface RedeliveryOptions {
   readonly dryRun: boolean;
   /** Whether the caller passed this delivery's id, and not a filter that matches it. */
   readonly isNamed: boolean;

@@ -45,6 +45,7 @@ import {
   type ListedOutgoing,
   Redelivery,
   type RedeliveredDelivery,
+  type RedeliveryOptions,
   type RedeliverResult,
 } from './redelivery.js';
 
@@ -149,22 +150,23 @@ export class WebhookDeliveries {
     if (typeof idOrFilter === 'string') {
       const record = await this.find(idOrFilter, tenant);
       if (record === undefined) throw unknownDelivery();
-      if (!dryRun) this.allowed(1, tenant);
       const choice = { dryRun, isNamed: true, unlessDelivered };
-      return { deliveries: [await this.redelivery.redeliver(record, choice)], more: false };
+      return { deliveries: await this.redeliverSome([record], choice, tenant), more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
-    for (let after: DeliveryPageRequest['after']; ;) {
-      const found = await this.collect(filter, limit + 1, after);
-      const wanted = Math.min(found.length, limit);
-      const page = found.slice(0, dryRun ? wanted : this.allowed(wanted, tenant));
-      const deliveries = await this.redeliverAll(page, { dryRun, isNamed: false });
-      const more = found.length > page.length;
+    let found = await this.collect(filter, limit + 1);
+    for (let from = 0; ;) {
+      const page = found.slice(from, limit);
+      const deliveries = await this.redeliverSome(page, { dryRun, isNamed: false }, tenant);
+      from += deliveries.length;
+      const more = found.length > from;
       // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays delivered.
       if (!more || deliveries.some(({ reason }) => reason === undefined)) {
         return { deliveries, more };
       }
-      after = page.at(-1)!.delivery;
+      if (from < limit) continue;
+      found = await this.collect(filter, limit + 1, page.at(-1)!.delivery);
+      from = 0;
     }
   }
 
@@ -298,23 +300,35 @@ export class WebhookDeliveries {
   }
 
   /**
-   * How many of these deliveries a tenant may send again now.
+   * Sends the first of these deliveries again, as many as a tenant may send now; only what is sent counts.
    *
-   * @throws {@link WebhookDeliveryError} `limit_reached` if that is none
+   * @throws {@link WebhookDeliveryError} `limit_reached` if it may send none
    */
-  private allowed(count: number, tenant: string | undefined): number {
-    if (tenant === undefined || count === 0) return count;
-    const allowed = this.rate.take(tenant, count, this.perMinute);
-    if (allowed > 0) return allowed;
-    throw limitReached(
-      `The tenant has sent ${this.perMinute} deliveries again in a minute, which is the limit: try again in ${this.rate.waitOf(tenant)} s, or raise endpointLimits.redeliveriesPerMinute.`,
-    );
+  private async redeliverSome(
+    found: readonly ListedOutgoing[],
+    choice: RedeliveryOptions,
+    tenant: string | undefined,
+  ): Promise<readonly RedeliveredDelivery[]> {
+    if (tenant === undefined || choice.dryRun || found.length === 0) {
+      return this.redeliverAll(found, choice);
+    }
+    const takenAt = this.clock.now();
+    const allowed = this.rate.take(tenant, found.length, this.perMinute);
+    if (allowed <= 0) {
+      throw limitReached(
+        `The tenant has sent ${this.perMinute} deliveries again in a minute, which is the limit: try again in ${this.rate.waitOf(tenant)} s, or raise endpointLimits.redeliveriesPerMinute.`,
+      );
+    }
+    const results = await this.redeliverAll(found.slice(0, allowed), choice);
+    const skipped = results.filter(({ reason }) => reason !== undefined).length;
+    this.rate.giveBack(tenant, skipped, takenAt);
+    return results;
   }
 
   private async collect(
     filter: DeliveryFilter,
     limit: number,
-    after: DeliveryPageRequest['after'],
+    after?: DeliveryPageRequest['after'],
     accepts: (one: ListedOutgoing) => boolean = () => true,
   ): Promise<readonly ListedOutgoing[]> {
     const found: ListedOutgoing[] = [];
@@ -328,7 +342,7 @@ export class WebhookDeliveries {
   /** Oldest first, one after another, as they were first sent; the results are in the order of the list. */
   private async redeliverAll(
     found: readonly ListedOutgoing[],
-    choice: { readonly dryRun: boolean; readonly isNamed: boolean },
+    choice: RedeliveryOptions,
   ): Promise<readonly RedeliveredDelivery[]> {
     const results: RedeliveredDelivery[] = [];
     for (const listed of found.toReversed()) {

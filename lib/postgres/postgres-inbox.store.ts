@@ -96,7 +96,13 @@ ON CONFLICT (id) DO NOTHING`,
 
   override async settle(settlements: readonly InboxSettlement[]): Promise<readonly string[]> {
     // One statement changes a row once, so only the last settlement of each event is written.
-    const last = new Map(settlements.map((one) => [one.deliveryId, one]));
+    const last = new Map<string, InboxSettlement>();
+    for (const one of settlements) {
+      const isRetry = one.outcome === 'queued' && one.runs === 0;
+      // The event was handled meanwhile.
+      if (isRetry && last.get(one.deliveryId)?.outcome === 'handled') continue;
+      last.set(one.deliveryId, one);
+    }
     if (last.size === 0) return [];
     const unknown = await this.connection.query(
       `WITH settled AS (

@@ -3,7 +3,10 @@ import type { TraceContext } from '../diagnostics/operation.js';
 import type { WebhookTokenClaims } from '../token/webhook-claims.interface.js';
 import type { ReceivedProfile, SentProfile } from '../token/webhook-token.constants.js';
 
-/** A verified event without its body and its token. All members are JSON. */
+/**
+ * A verified event without its data and its token. All members are JSON. Inline data is the payload, of the kind `json`, and
+ * `claims.webhook.data` is `null` in its place.
+ */
 export interface ReceivedEvent {
   /** Name of the receiver whose handlers run. */
   readonly receiver: string;

@@ -294,6 +294,11 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     const entries = await store.list({}, ALL);
     const states = entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
     assert.deepEqual(states, ['b queued 0', 'a handled 1']);
+    await store.settle([
+      { deliveryId: 'd2', outcome: 'handled', runs: 1 },
+      { deliveryId: 'd2', outcome: 'queued', runs: 0 },
+    ]);
+    assert.equal((await store.find('b'))?.outcome, 'handled', 'also in one call');
   },
 
   'keeps the newest entries up to its bounds': async (create) => {

@@ -159,6 +159,58 @@ async function idsOf(queue: WebhookQueue): Promise<readonly string[]> {
   });
 });
 
+(await describeWith('Redis'))('BullMqQueue, if a delivery is erased while it is changed', () => {
+  async function withDead() {
+    const clock = new TestClock(Date.now());
+    const bull = bullQueue();
+    const [changing, erasing] = [bull, bullQueue(bull.name)].map(
+      (each) => new BullMqQueue(each, { clock }),
+    ) as [BullMqQueue, BullMqQueue];
+    await erasing.consume(async () => ({
+      outcome: { type: 'dead', reason: 'http_410', attempts: 1, blocksKey: true },
+    }));
+    await erasing.enqueue([keyed('gone')]);
+    while ((await erasing.find(['gone']))[0]?.status !== 'dead') await sleep(10);
+    await erasing.stop(clock.now() + 5_000);
+    const erase = async () => {
+      expect(await erasing.erase({ event: 'order.created' })).toBe(1);
+    };
+    /** Runs `work` with the job that the next change reads, before the change. */
+    const beforeChange = (work: (job: DeliveryJob) => Promise<void> | void): void => {
+      const getJob = bull.getJob.bind(bull);
+      bull.getJob = async (id) => {
+        bull.getJob = getJob;
+        const job = await getJob(id);
+        await work(job as DeliveryJob);
+        return job;
+      };
+    };
+    return { changing, erase, beforeChange };
+  }
+
+  it.each(['redeliver', 'skip'] as const)('does not %s it', async (change) => {
+    const { changing, erase, beforeChange } = await withDead();
+    beforeChange(erase);
+
+    expect(await changing[change](['gone'])).toEqual([]);
+    expect(await changing.find(['gone'])).toEqual([undefined]);
+  });
+
+  it('does not redeliver it between two steps of the change', async () => {
+    const { changing, erase, beforeChange } = await withDead();
+    beforeChange((job) => {
+      const updateData = job.updateData.bind(job);
+      job.updateData = async (data) => {
+        await erase();
+        await updateData(data);
+      };
+    });
+
+    expect(await changing.redeliver(['gone'])).toEqual([]);
+    expect(await idsOf(changing)).toEqual([]);
+  });
+});
+
 (await describeWith('Redis'))('BullMqQueue, listing by key state', () => {
   it('reads no delivery that is in no order of keys', async () => {
     const clock = new TestClock(Date.now() + 1_000);

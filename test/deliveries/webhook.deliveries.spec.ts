@@ -703,6 +703,42 @@ describe('the limit of redeliveries', () => {
     });
   });
 
+  it('lets a tenant send all that was delivered again, over several minutes', async () => {
+    const tenant = { tenant: 'a' };
+    const ids = [];
+    for (let n = 0; n < 7; n++) ids.push(await publish('order.created', tenant));
+    await bench.clock.advance(1);
+    const wanted = { status: 'delivered', until: new Date(bench.clock.now()) } as const;
+    const sent: string[][] = [];
+    for (let more = true; more; await bench.clock.advance(60_000)) {
+      const before = bench.reports.length;
+      const result = await deliveries().redeliver(wanted, tenant);
+      sent.push(result.deliveries.filter((one) => one.redelivered).map(({ id }) => id));
+      await bench.reported(before + sent.at(-1)!.length);
+      ({ more } = result);
+    }
+
+    expect(sent.map(({ length }) => length)).toEqual([3, 3, 1]);
+    expect(sent.flat().toSorted()).toEqual(ids.toSorted());
+  });
+
+  it('does not count what is skipped', async () => {
+    const tenant = { tenant: 'a' };
+    const id = await publish('order.created', tenant);
+    const again = async () => deliveries().redeliver(id, { ...tenant, unlessDelivered: true });
+    for (let n = 0; n < 4; n++) {
+      expect(await again()).toMatchObject({ deliveries: [{ reason: 'delivered' }] });
+    }
+    for (let n = 0; n < 4; n++) await publishDead('order.created', tenant);
+    const { deliveries: redelivered, more } = await deliveries().redeliver(
+      { event: 'order.created' },
+      tenant,
+    );
+
+    expect([redelivered.length, more]).toEqual([3, true]);
+    await expect(again()).rejects.toMatchObject(reached);
+  });
+
   it('is not that of another tenant, or of calls without one', async () => {
     const ids = [];
     for (let n = 0; n < 4; n++) ids.push(await publishDead('order.created', { tenant: 'a' }));

@@ -368,6 +368,48 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
     expect(await inbox.retry(id)).toEqual([]);
   });
 
+  it.each([
+    ['handled', false],
+    ['dead', true],
+  ])(
+    'shows a retried event as %s whose run ended before its queue answered',
+    async (outcome, fails) => {
+      const clock = new TestClock(Date.now());
+      class LateAnswer extends InProcessQueue {
+        override async redeliver(ids: readonly string[]) {
+          const redelivered = await super.redeliver(ids);
+          await clock.advance(1_000);
+          return redelivered;
+        }
+      }
+      const queue = new LateAnswer({ clock });
+      await start(undefined, { acknowledge: 'queued', queue, retry: { attempts: 1 } }, clock);
+      receiver.app.get(Orders).failing = true;
+      await head(receiver.origin, signed());
+      await clock.advance(1_000);
+      receiver.app.get(Orders).failing = fails;
+      const [dead] = (await inbox.list({ outcome: 'dead' })).entries;
+      expect(await inbox.retry(dead!.id)).toEqual([dead!.id]);
+      await clock.advance(1_000);
+
+      expect(await inbox.get(dead!.id)).toMatchObject({ outcome, runs: 1 });
+    },
+  );
+
+  it('shows a dead letter that its queue has deleted as dead, also once it is retried', async () => {
+    const clock = new TestClock(Date.now());
+    const queue = new InProcessQueue({ clock });
+    await start(undefined, { acknowledge: 'queued', queue, retry: { attempts: 1 } }, clock);
+    receiver.app.get(Orders).failing = true;
+    await head(receiver.origin, signed());
+    await clock.advance(1_000);
+    await queue.erase({});
+    const [dead] = (await inbox.list({ outcome: 'dead' })).entries;
+
+    expect(await inbox.retry(dead!.id)).toEqual([]);
+    expect(await inbox.get(dead!.id)).toMatchObject({ outcome: 'dead', runs: 1 });
+  });
+
   it('pages through entries, newest first', async () => {
     await start();
     for (let i = 0; i < 5; i++) await head(receiver.origin, signed({ txn: `evt_${i}` }));

@@ -20,7 +20,7 @@ import {
   type WebhookReceiverOptions,
   type WebhookEvent,
 } from 'nestjs-webhook-token';
-import { createFastify } from '../fixtures/adapters.js';
+import { adapters, createFastify } from '../fixtures/adapters.js';
 import { Gate } from '../fixtures/gate.js';
 import { head, post, send } from '../fixtures/http-client.js';
 import {
@@ -180,6 +180,46 @@ describe('a receiver that acknowledges before it handles', () => {
     expect(queued.claims.webhook).toEqual(direct.claims.webhook);
     expect(queued.expiresAt.getTime() - queued.issuedAt.getTime()).toBe(300_000);
     expect(await queued.rawBody()).toEqual(Buffer.alloc(0));
+  });
+
+  it.each<[string, (item: EnqueuedDelivery) => EnqueuedDelivery['delivery']]>([
+    ['this version', ({ delivery }) => delivery],
+    [
+      'an older version, in its claims',
+      ({ delivery }) => {
+        const received = structuredClone(delivery.received!);
+        const data: unknown = JSON.parse(Buffer.from(delivery.payload.bytes!).toString());
+        Object.assign(received.claims.webhook, { data });
+        const payload = { ...delivery.payload, kind: 'bytes', bytes: undefined } as const;
+        return { ...delivery, received, payload };
+      },
+    ],
+  ])('restores the inline data of an event that was stored by %s', async (_name, stored) => {
+    queue.damage = stored;
+    const json = '{"z":-1.5e-7,"a":[9007199254740991,"\\u0000\\ud800",null],"10":{},"2":true}';
+    const data = JSON.parse(json) as object;
+    const order = { key: 'sku-1', sequence: 1 };
+    const token = signed({ data, order });
+    await head(receiver.origin, token);
+    await clock.advance(0);
+    const [event] = work.seen;
+    const claims = Buffer.from(token.split('.')[1]!, 'base64url').toString();
+
+    expect(JSON.stringify(event!.data)).toBe(JSON.stringify(data));
+    expect(event!.claims.webhook['data']).toBe(event!.data);
+    expect(JSON.stringify(event!.claims)).toBe(JSON.stringify(JSON.parse(claims)));
+    expect(await event!.rawBody()).toEqual(Buffer.alloc(0));
+    expect(event!.contentType).toBe('application/json');
+  });
+
+  it('counts inline data in the bytes of a queue in memory', async () => {
+    const text = 'x'.repeat(3_000);
+    await receiver.app.close();
+    await start({ queue: new InProcessQueue({ maxBytes: 2_048 }) });
+    const answer = await head(receiver.origin, signed({ data: { text } }));
+
+    expect(answer.status).toBe(503);
+    expect(work.seen).toEqual([]);
   });
 
   it.each<[string, string, Buffer, unknown]>([
@@ -846,4 +886,35 @@ describe('a receiver that acknowledges before it handles', () => {
       problems: [{ path, message: expect.stringMatching(message) }],
     });
   });
+});
+
+describe.each(adapters)('the queue of a receiver on %s', (_, create) => {
+  it.each([
+    ['HEAD', 'inline data', () => signed({ data: { name: 'Ada' } })],
+    ['POST', 'a body', () => signedBody('{"name":"Ada"}')],
+  ] as const)(
+    'drops the data of a handled %s with %s by keepPayloads',
+    async (method, _what, sign) => {
+      const clock = new TestClock(Date.now());
+      const queue = new InProcessQueue({ clock, keepPayloads: '1m' });
+      const { app, origin } = await startApp(create(), {
+        options: { ...receiverOptions({ acknowledge: 'queued', queue }), clock },
+        providers: [Work, Handlers],
+      });
+      const message = sign();
+      const answer =
+        typeof message === 'string' ? await head(origin, message) : await post(origin, message);
+      await queue.flush();
+      await clock.advance(120_000);
+      const { seen } = app.get(Work);
+      const [listed] = await queue.list({ status: 'delivered' }, { limit: 10 });
+      const [stored] = await queue.find([listed!.delivery.id]);
+
+      expect(answer.status).toBe(202);
+      expect(seen).toMatchObject([{ method, data: { name: 'Ada' } }]);
+      expect(stored!.payloadDropped).toBe(true);
+      expect(JSON.stringify(stored)).not.toContain('Ada');
+      await app.close();
+    },
+  );
 });

@@ -82,6 +82,9 @@ export interface DeadLetterPage {
   readonly next?: string;
 }
 
+/** Dead letters that are retried at once: each is read with its payload, which may be large. */
+const RETRIED_AT_ONCE = 10;
+
 const EXACT = { exact: true };
 
 const FILTER_MEMBERS = {
@@ -282,11 +285,27 @@ export class WebhookInbox {
     const given = typeof ids === 'string' ? [ids] : ids;
     const deliveries = new Map<string, string>();
     for (const id of given) deliveries.set(await this.deliveryIdOf(id), id);
-    const retried = await Promise.all(
-      this.queues().map(async (queue) => queue.redeliver([...deliveries.keys()])),
-    );
-    for (const id of retried.flat()) this.recorder.settled(id, 'queued', 0);
-    return retried.flat().map((id) => deliveries.get(id)!);
+    const retried: string[] = [];
+    const wanted = [...deliveries.keys()];
+    for (let from = 0; from < wanted.length; from += RETRIED_AT_ONCE) {
+      const part = wanted.slice(from, from + RETRIED_AT_ONCE);
+      await this.settleRetried(part);
+      const lists = await Promise.all(this.queues().map(async (queue) => queue.redeliver(part)));
+      retried.push(...lists.flat());
+    }
+    return retried.map((id) => deliveries.get(id)!);
+  }
+
+  /** Records that dead letters are queued before they are: a run may end, here or elsewhere, before `redeliver` resolves. */
+  private async settleRetried(ids: readonly string[]): Promise<void> {
+    const { writer } = this.recorder;
+    if (writer === undefined) return;
+    const records = await Promise.all(this.queues().map(async (queue) => queue.find(ids)));
+    for (const record of records.flat()) {
+      if (record?.status !== 'dead' || record.payloadDropped === true) continue;
+      this.recorder.settled(record.delivery.id, 'queued', 0);
+    }
+    await writer.flush();
   }
 
   private async deliveryIdOf(id: string): Promise<string> {

@@ -14,27 +14,30 @@ import type { QueuedEvents } from '../receiver-options.resolver.js';
 /** The type of a payload without one; it is never read. */
 const NO_TYPE = 'application/octet-stream';
 
-/** Serialises a verified event for a queue: its claims, and the exact bytes of its body. The queue recognises it by the id. */
+/**
+ * Serialises a verified event for a queue: its claims, and as the payload its inline data or the exact bytes of its body. The queue
+ * recognises it by the id.
+ */
 async function deliveryOfEvent(
   event: WebhookEvent,
   id: string,
   now: number,
 ): Promise<ReceivedDelivery> {
-  const { receiver, claims, method, profile, contentType, bodyVerified } = event;
-  const received = { receiver, claims, method, profile, bodyVerified, contentType };
+  const { receiver, method, profile, contentType, bodyVerified } = event;
+  const { webhook } = event.claims;
   const body = await event.rawBody();
-  // Inline data is in the claims, and is not a Buffer; an empty body is a Buffer.
+  // An empty body is a Buffer too.
   const isBody = body.length > 0 || Buffer.isBuffer(event.data);
+  const isInline = !isBody && webhook.data !== undefined;
+  // A queue drops payloads only, so inline data is one; the member stays in its place.
+  const claims = isInline ? { ...event.claims, webhook: { ...webhook, data: null } } : event.claims;
+  const bytes = isInline ? Buffer.from(JSON.stringify(webhook.data)) : isBody ? body : undefined;
   return {
     id,
     eventId: event.id,
     event: event.event,
-    received,
-    payload: {
-      kind: 'bytes',
-      bytes: isBody ? body : undefined,
-      contentType: contentType ?? NO_TYPE,
-    },
+    received: { receiver, claims, method, profile, bodyVerified, contentType },
+    payload: { kind: isInline ? 'json' : 'bytes', bytes, contentType: contentType ?? NO_TYPE },
     createdAt: now,
     trace: internalsOf(event).receiving?.trace,
     orderingKey: event.orderingKey && JSON.stringify([event.issuer, event.orderingKey]),
@@ -49,8 +52,12 @@ export function eventOfDelivery(
   const { profile, contentType } = received;
   // A queue in memory passes the same claims to every run, and a handler may change what it gets.
   const claims = structuredClone(received.claims);
-  const { bytes } = payload;
-  const body = Buffer.from(bytes ?? []);
+  const { kind, bytes } = payload;
+  const stored = Buffer.from(bytes ?? []);
+  if (kind === 'json') Object.assign(claims.webhook, { data: JSON.parse(stored.toString()) });
+  // An older version stored inline data in the claims, without bytes.
+  const isBody = kind === 'bytes' && bytes !== undefined;
+  const body = isBody ? stored : Buffer.alloc(0);
   // Its members were counted when it was received, maybe against another limit.
   const fromBody = (): unknown => {
     if (!isTokenProfile(profile) || isEnveloped(profile, claims)) {
@@ -67,7 +74,7 @@ export function eventOfDelivery(
     contentType,
     body: new MemoryBody(body),
     isSpooled: false,
-    data: bytes === undefined ? claims.webhook.data : fromBody(),
+    data: isBody ? fromBody() : claims.webhook.data,
     attempt: isTokenProfile(profile) ? rulesOf(profile).attempt(claims.webhook) : undefined,
   });
 }
