@@ -62,6 +62,8 @@ export interface RedeliverOptions extends WebhookDeliveryScope {
   readonly dryRun?: boolean | undefined;
   /** Sends nothing if the delivery of the id is delivered, for a user who has last seen it in another state. Default `false`. */
   readonly unlessDelivered?: boolean | undefined;
+  /** With a filter: `next` of the call before, to continue with older deliveries. */
+  readonly after?: string | undefined;
   /** Maximum number of deliveries with a filter; 1 to 10,000, default 1,000. */
   readonly limit?: number | undefined;
 }
@@ -116,6 +118,7 @@ export const REDELIVERY = option.object<RedeliverOptions>()(
     ...SCOPE,
     dryRun: option.optional(option.flag, false),
     unlessDelivered: option.optional(option.flag, false),
+    after: option.optional(cursor),
     limit: option.optional(option.whole(1, 10_000), 1_000),
   },
   EXACT,

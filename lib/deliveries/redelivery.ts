@@ -23,6 +23,8 @@ export interface RedeliverResult {
   }[];
   /** Whether the filter matches more than `limit`. */
   readonly more: boolean;
+  /** With `more`: pass it as `after`, so that a delivery that is dead again by then is not sent once more. */
+  readonly next?: string;
 }
 
 export type RedeliveredDelivery = RedeliverResult['deliveries'][number];

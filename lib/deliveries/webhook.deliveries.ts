@@ -146,7 +146,8 @@ export class WebhookDeliveries {
     idOrFilter: string | WebhookDeliveryFilter,
     options: RedeliverOptions = {},
   ): Promise<RedeliverResult> {
-    const { tenant, dryRun, unlessDelivered, limit } = readArgument(REDELIVERY, options, 'options');
+    const read = readArgument(REDELIVERY, options, 'options');
+    const { tenant, dryRun, unlessDelivered, after, limit } = read;
     if (typeof idOrFilter === 'string') {
       const record = await this.find(idOrFilter, tenant);
       if (record === undefined) throw unknownDelivery();
@@ -154,7 +155,7 @@ export class WebhookDeliveries {
       return { deliveries: await this.redeliverSome([record], choice, tenant), more: false };
     }
     const filter = readRedeliveryFilter(idOrFilter, tenant);
-    let found = await this.collect(filter, limit + 1);
+    let found = await this.collect(filter, limit + 1, after);
     for (let from = 0; ;) {
       const page = found.slice(from, limit);
       const deliveries = await this.redeliverSome(page, { dryRun, isNamed: false }, tenant);
@@ -162,7 +163,7 @@ export class WebhookDeliveries {
       const more = found.length > from;
       // Skip these, or a redeliver-until-empty loop never ends: what was sent again as another delivery stays delivered.
       if (!more || deliveries.some(({ reason }) => reason === undefined)) {
-        return { deliveries, more };
+        return { deliveries, more, ...(more && { next: cursorOf(found[from - 1]!.delivery) }) };
       }
       if (from < limit) continue;
       found = await this.collect(filter, limit + 1, page.at(-1)!.delivery);

@@ -266,6 +266,30 @@ describe('redeliver', () => {
     expect(second.deliveries).toEqual([{ id, redelivered: false, reason: 'pending' }]);
   });
 
+  it('continues with older deliveries, although the newer ones die again', async () => {
+    await start({ retry: { attempts: 1 } });
+    receiver.script = () => ({ status: 500 });
+    const ids: string[] = [];
+    for (let n = 0; n < 3; n++) {
+      ids.unshift(await publish('order.created'));
+      await bench.clock.advance(1_000);
+    }
+    const sent: string[][] = [];
+    let after: string | undefined;
+    do {
+      const part = await deliveries().redeliver({ status: 'dead' }, { limit: 2, after });
+      sent.push(part.deliveries.map(({ id }) => id));
+      await bench.reported(3 + sent.flat().length);
+      after = part.next;
+    } while (after !== undefined);
+
+    expect(sent).toEqual([ids.slice(0, 2), ids.slice(2)]);
+    await expect(deliveries().redeliver({ status: 'dead' }, { after: 'x' })).rejects.toMatchObject({
+      code: 'invalid_option',
+      message: expect.stringContaining('after'),
+    });
+  });
+
   it('attempts a delivery that waits by the clock of the queue, which is behind', async () => {
     const behind = new TestClock();
     const queue = new InProcessQueue({ clock: behind });
