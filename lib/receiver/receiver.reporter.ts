@@ -178,8 +178,9 @@ export class ReceiverReporter {
 
   /** Once per message: any request can cause it. Without the message of the cause, which may quote the request. */
   private logMissingKeys(receiver: string, { message, cause }: Error): void {
-    if (!isNativeError(cause) || !this.isFirst(receiver, message)) return;
-    const frames = cause.stack?.split('\n').filter((line) => line.startsWith('    at '));
+    if (cause === undefined || !this.isFirst(receiver, message)) return;
+    const stack = isNativeError(cause) ? cause.stack : undefined;
+    const frames = stack?.split('\n').filter((line) => line.startsWith('    at '));
     this.logger.error(
       `Receiver "${receiver}" rejects webhooks with 503: ${message}`,
       frames?.join('\n'),

@@ -228,7 +228,7 @@ class LookedUpKeys {
         () => unavailable('no answer within 10 s'),
       );
     } catch (error) {
-      throw unavailable(`the function "key" failed, ${reasonOf(error)}`);
+      throw unavailable(`the function "key" failed, ${reasonOf(error)}`, { cause: error });
     }
     if (given === undefined) return undefined;
     const parsed = parseKey({ ...given, kid }, 'verify');
@@ -290,6 +290,6 @@ class RecentLookups {
   }
 }
 
-function unavailable(reason: string): WebhookStoreError {
-  return new WebhookStoreError('keys_unavailable', reason);
+function unavailable(reason: string, options?: ErrorOptions): WebhookStoreError {
+  return new WebhookStoreError('keys_unavailable', reason, options);
 }

@@ -116,6 +116,11 @@ const SENDERS: Record<string, WebhookSender> = {
   named: googlePush({ ...google, event: () => 'nightly.run' }),
   discord,
   nothing: customSender({ ...named, verify: () => undefined as never }),
+  lookup: jwtSender({
+    ...named,
+    scheme: 'JWT',
+    key: () => Promise.reject(new TypeError('no certificate')),
+  }),
   hanging: customSender({ ...named, verify: () => new Promise<never>(() => {}) }),
   text: staticToken({
     ...named,
@@ -354,16 +359,20 @@ describe.each(adapters)('a sender that the application declares on %s', (_, crea
     expect(handlers.seen).toMatchObject([{ id: '1', bodyVerified: false }]);
   });
 
-  it('logs once that the function fails, with its place and without its message', async () => {
-    const answers = [await post('away', bodyOf()), await post('away', bodyOf())];
+  it.each([
+    ['away', /503: the function "verify" of the sender failed: Error .*declared\.spec/s],
+    ['lookup', /503: .*the function "key" failed, TypeError .*declared\.spec/s],
+  ])('logs once that the function of "%s" fails, without its message', async (name, line) => {
+    const { headers } = await SENDERS['jwt']!.sign({
+      event: 'a.made',
+      data: { type: 'a.made' },
+      now: NOW,
+    });
+    const answers = [await post(name, bodyOf(), headers), await post(name, bodyOf(), headers)];
 
     expect(answers.map(({ status }) => status)).toEqual([503, 503]);
-    const failed = receiver.logger.at('error').filter((line) => line.includes('"verify"'));
-    expect(failed).toEqual([
-      expect.stringMatching(
-        /Receiver "away" rejects webhooks with 503: the function "verify" of the sender failed: Error .*declared\.spec/s,
-      ),
-    ]);
+    const failed = receiver.logger.at('error').filter((one) => one.includes(`"${name}" rejects`));
+    expect(failed).toEqual([expect.stringMatching(line)]);
     expect(failed.join()).not.toContain('no certificate');
   });
 
