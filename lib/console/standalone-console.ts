@@ -11,7 +11,6 @@ import {
 } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { SystemClock, WebhookClock } from '../clock/webhook-clock.js';
-import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
@@ -176,7 +175,6 @@ class StandaloneStores {
           endpoints,
           new EndpointRegistry(endpoints),
           KEYLESS,
-          async (id) => attemptPaused(id, publisherQueue),
           publisherQueue,
         ),
       },

@@ -1,6 +1,5 @@
 import type { WebhookClock } from '../clock/webhook-clock.js';
 import { deliveryId, type OutgoingDelivery } from '../queue/webhook-delivery.js';
-import { eachDelivery } from '../queue/delivery-list.js';
 import type { ListedDelivery, WebhookQueue } from '../queue/webhook-queue.js';
 
 /** The result of a call of `redeliver`. */
@@ -120,22 +119,6 @@ export class Redelivery {
       if (!isOutgoing(next)) return last;
       last = next;
     }
-  }
-}
-
-/** Deliveries that are listed, and made due, at once. */
-const PAGE = 500;
-
-/** Makes the deliveries due that waited because their endpoint was paused, the oldest first. */
-export async function attemptPaused(endpointId: string, queue: WebhookQueue): Promise<void> {
-  const ids: string[] = [];
-  const pending = eachDelivery(queue, { endpointId, status: 'pending' }, PAGE);
-  for await (const { delivery, reason } of pending) {
-    if (reason === 'endpoint_paused') ids.push(delivery.id);
-  }
-  ids.reverse();
-  for (let start = 0; start < ids.length; start += PAGE) {
-    await queue.redeliver(ids.slice(start, start + PAGE));
   }
 }
 

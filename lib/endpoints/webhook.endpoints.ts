@@ -10,6 +10,7 @@ import {
   type EndpointRegistry,
   type RegisteredEndpoint,
 } from './endpoint.registry.js';
+import { attemptPaused, releaseKeys } from '../queue/delivery-list.js';
 import { endpointLane, type DeliveryLimits } from '../queue/webhook-delivery.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { PublisherLog } from '../signing/publisher-log.js';
@@ -74,9 +75,7 @@ export class WebhookEndpoints {
     private readonly options: ResolvedEndpointOptions,
     private readonly registry: EndpointRegistry,
     private readonly sender: Pick<WebhookSender, 'attempt'>,
-    /** Makes the deliveries due that wait because the endpoint was paused. */
-    private readonly attemptPaused: (endpointId: string) => Promise<void>,
-    private readonly queue: Pick<WebhookQueue, 'limitLane'>,
+    private readonly queue: Pick<WebhookQueue, 'limitLane' | 'list' | 'redeliver' | 'skip'>,
   ) {
     this.input = new EndpointInput(options);
     const { endpointLimits, endpointStore, clock } = options;
@@ -257,11 +256,14 @@ export class WebhookEndpoints {
     const url = draft.url && (await this.options.egress.checkResolvedUrl(draft.url)).href;
     await this.checkTokenUrl(draft.credentials);
     const patch = url === undefined ? draft : { ...draft, url };
-    return this.change(id, scope, {
+    const view = await this.change(id, scope, {
       before: stored,
       make: (current) => this.updated(current, patch),
       commutes: (before, now) => commutes(patch, before, now),
     });
+    const blocks = (view.settings.onDead ?? this.options.defaults.onDead) === 'block';
+    if (changes.onDead !== undefined && !blocks) await releaseKeys(id, this.queue);
+    return view;
   }
 
   /** @throws {@link WebhookDeliveryError} `invalid_option` */
@@ -305,6 +307,7 @@ export class WebhookEndpoints {
     // A concurrent call may have deleted it first, with the same result.
     await this.registry.stored.remove(id);
     await this.limitLane(stored, { since: this.restarted(stored).enabledAt });
+    await releaseKeys(id, this.queue);
   }
 
   /**
@@ -367,7 +370,7 @@ export class WebhookEndpoints {
       stored: ({ pausedAt, ...current }) =>
         pausedAt === undefined ? undefined : this.restarted(current),
     });
-    await this.attemptPaused(id);
+    await attemptPaused(id, this.queue);
     return view;
   }
 

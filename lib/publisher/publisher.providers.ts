@@ -4,7 +4,6 @@ import { DiscoveryService, HttpAdapterHost, MetadataScanner, ModulesContainer } 
 import { SystemClock } from '../clock/webhook-clock.js';
 import { WebhookQueue } from '../queue/webhook-queue.js';
 import { DeliveryReporter } from '../deliveries/delivery.reporter.js';
-import { attemptPaused } from '../deliveries/redelivery.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { JwksRoute } from '../signing/jwks.route.js';
 import { WebhookJwks } from '../signing/webhook.jwks.js';
@@ -132,7 +131,7 @@ export const PUBLISHER_PROVIDERS: readonly Provider[] = [
   whenConfigured(
     WebhookEndpoints,
     (options, endpoints: EndpointRegistry, sender: WebhookSender, queue: WebhookQueue) =>
-      new WebhookEndpoints(options, endpoints, sender, (id) => attemptPaused(id, queue), queue),
+      new WebhookEndpoints(options, endpoints, sender, queue),
     // The keys are awaited: an endpoint may be tested as soon as it is created.
     [EndpointRegistry, WebhookSender, WebhookQueue, SIGNING_KEYS],
     unconfigured(WebhookEndpoints),

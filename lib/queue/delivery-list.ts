@@ -27,7 +27,7 @@ export function listDeliveries(
 
 /** All deliveries that match, newest first, which a queue lists in pages. @param size - of a page */
 export async function* eachDelivery(
-  queue: WebhookQueue,
+  queue: Pick<WebhookQueue, 'list'>,
   filter: DeliveryFilter,
   size: number,
   start?: DeliveryPageRequest['after'],
@@ -38,6 +38,32 @@ export async function* eachDelivery(
     if (page.length < size) return;
     after = page.at(-1)!.delivery;
   }
+}
+
+/** Deliveries that are listed, and changed, at once. */
+const PAGE = 500;
+
+type ChangedQueue = Pick<WebhookQueue, 'list' | 'redeliver' | 'skip'>;
+
+/** Makes the deliveries due that waited because their endpoint was paused, the oldest first. */
+export async function attemptPaused(endpointId: string, queue: ChangedQueue): Promise<void> {
+  const ids: string[] = [];
+  const pending = eachDelivery(queue, { endpointId, status: 'pending' }, PAGE);
+  for await (const { delivery, reason } of pending) {
+    if (reason === 'endpoint_paused') ids.push(delivery.id);
+  }
+  ids.reverse();
+  for (let start = 0; start < ids.length; start += PAGE) {
+    await queue.redeliver(ids.slice(start, start + PAGE));
+  }
+}
+
+/** Releases the deliveries of an endpoint that wait for dead ones of their keys. */
+export async function releaseKeys(endpointId: string, queue: ChangedQueue): Promise<void> {
+  const blocking = eachDelivery(queue, { endpointId, keyState: 'blocking' }, PAGE);
+  const ids: string[] = [];
+  for await (const { delivery } of blocking) ids.push(delivery.id);
+  if (ids.length > 0) await queue.skip(ids);
 }
 
 /**

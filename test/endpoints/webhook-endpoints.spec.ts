@@ -592,6 +592,43 @@ describe('what waits for the limits of an endpoint', () => {
   });
 });
 
+describe("deliveries that wait for a dead one of their key (onDead: 'block')", () => {
+  const blocking = async (): Promise<void> => {
+    receiver.script = () => ({ status: receiver.requests.length === 1 ? 422 : 204 });
+    const retry = { attempts: 1 };
+    await endpoints.create({
+      id: 'crm',
+      url: receiver.url,
+      method: 'POST',
+      onDead: 'block',
+      retry,
+    });
+    for (let n = 1; n <= 2; n++)
+      await bench.publisher.publish('stock.changed', { n }, { orderingKey: 'sku-1' });
+    await bench.reported(1);
+  };
+
+  it.each(['skip', null] as const)('are sent once it is %j', async (onDead) => {
+    await blocking();
+    await endpoints.update('crm', { description: 'no longer in order' });
+    await bench.clock.advance(HOUR);
+    expect(receiver.requests).toHaveLength(1);
+
+    await endpoints.update('crm', { onDead });
+    await bench.reported(2);
+    expect(receiver.requests).toHaveLength(2);
+  });
+
+  it('are given up once the endpoint is deleted', async () => {
+    await blocking();
+    await bench.clock.advance(HOUR);
+    await endpoints.delete('crm');
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome).toMatchObject({ type: 'dead', reason: 'unknown_endpoint' });
+  });
+});
+
 describe('enable', () => {
   it('ends a pause, also when the limits were removed meanwhile', async () => {
     receiver.script = () =>

@@ -16,6 +16,7 @@ import { type EgressOptions, EgressPolicy } from '../../egress/egress-policy.js'
 import type { PostgresClient } from '../../postgres/database.js';
 import { PostgresEndpointStore } from '../../postgres/postgres-endpoint.store.js';
 import { resolvePublisherOptions } from '../../publisher/publisher-options.resolver.js';
+import { InProcessQueue } from '../../queue/in-process.queue.js';
 import { UsageError } from '../arguments.js';
 import { type ImportedState, membersOf, type SourceEndpoint } from './source-endpoint.js';
 
@@ -210,8 +211,7 @@ async function managerOf(
     checked,
     new EndpointRegistry(checked),
     { attempt: async () => Promise.reject(new Error('This command sends nothing.')) },
-    async () => {},
-    {},
+    new InProcessQueue(),
   );
 }
 
