@@ -84,11 +84,9 @@ export class ReceivePipeline {
     const received = await this.receive({ incoming, receiver, arrivedAt });
     const answers = received.map((one): ReceivedAnswer => {
       const { answer } = one;
-      const { status, problem } = answer;
-      const facts = { status, code: problem?.code, detail: problem?.detail };
-      const own = receiver.scheme.answer?.(facts, incoming);
+      const own = ownForm(answer, incoming, receiver);
       // The sender sees the status of its own form.
-      const seen = { ...answer, status: own?.status ?? status };
+      const seen = { ...answer, status: own?.status ?? answer.status };
       this.reporter.report({ request, receiver, arrivedAt, ...one, answer: seen });
       return { answer, own };
     });
@@ -212,6 +210,15 @@ export class ReceivePipeline {
     }
     return acknowledge('processed');
   }
+}
+
+/** An answer in the form that the standard of the sender names; `undefined` if it names none. */
+export function ownForm(
+  { status, problem }: WebhookAnswer,
+  incoming: IncomingWebhook,
+  { scheme }: ResolvedReceiver,
+): SenderAnswer | undefined {
+  return scheme.answer?.({ status, code: problem?.code, detail: problem?.detail }, incoming);
 }
 
 /** An answer in the form that the sender's standard names, if it names one. */

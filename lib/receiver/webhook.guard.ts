@@ -21,7 +21,7 @@ import { receiving } from './receiver.channels.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { ReceiverReporter } from './receiver.reporter.js';
-import { ReceivePipeline } from './receive.js';
+import { ownForm, ReceivePipeline } from './receive.js';
 import type { WebhookReception } from './reception.js';
 import { isHandlerCall, isReadOnDemand, type WebhookEvent } from './webhook-event.js';
 import { WebhookVerifier } from './webhook.verifier.js';
@@ -65,9 +65,8 @@ export class WebhookGuard implements CanActivate {
       ({ event } = reception);
       if (reception.duplicate) {
         const answer = acknowledge('duplicate');
-        const facts = { status: answer.status, code: undefined, detail: undefined };
         // Some senders repeat an event until they get a status of their own.
-        const { status = answer.status } = receiver.scheme.answer?.(facts, incoming) ?? {};
+        const { status = answer.status } = ownForm(answer, incoming, receiver) ?? {};
         throw new WebhookException({ ...answer, status });
       }
       try {
