@@ -109,8 +109,14 @@ export abstract class DatabaseQueue extends WebhookQueue {
   }
 
   override async find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
-    if (ids.length === 0) return [];
-    const known = await this.table.find(ids);
+    return ids.length === 0 ? [] : this.recordsOf(ids);
+  }
+
+  private async recordsOf(
+    ids: readonly string[],
+    run?: RunStatement,
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    const known = await this.table.find(ids, run);
     return ids.map((id) => known.get(id));
   }
 
@@ -188,12 +194,9 @@ export abstract class DatabaseQueue extends WebhookQueue {
     check: EnqueueOptions['check'],
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     const record = async (run: RunStatement): Promise<readonly (DeliveryRecord | undefined)[]> => {
-      if (check !== undefined) {
-        // The caller may commit after an error.
-        const ids = deliveries.map(({ delivery }) => delivery.id);
-        const known = await this.table.find(ids, run);
-        check(ids.map((id) => known.get(id)));
-      }
+      const ids = deliveries.map(({ delivery }) => delivery.id);
+      // Ahead too: the caller may commit after an error.
+      check?.(await this.recordsOf(ids, run));
       // Not in the transaction, whose lock on them would stop other calls until it ends.
       const limits = this.setLimits(deliveries).catch(() => {});
       const how = { notifies: this.options.notify, waits: true, isJoined: true };

@@ -12,9 +12,9 @@ import type {
   DeliveryStatus,
 } from '../queue/webhook-delivery.js';
 import { attemptOf, countsOf, listedDelivery } from './delivery-row.js';
-import { COLUMNS, skew } from './delivery-table.js';
+import { COLUMNS } from './delivery-table.js';
 import type { QueueConnection } from './queue-connection.js';
-import { Conditions, millisecondsOf, timeOf } from './sql-text.js';
+import { Conditions, millisecondsOf, skew, timeOf } from './sql-text.js';
 
 /** Constants, since a partial index is only used for a condition that the planner can compare with its own. */
 const STATUS_CONDITIONS: Readonly<Record<DeliveryStatus, string>> = {

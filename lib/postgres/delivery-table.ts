@@ -11,14 +11,19 @@ import {
 } from './delivery-row.js';
 import { idList, type KeyedParts, lockingKeys, numbering } from './key-turns.js';
 import type { QueueConnection } from './queue-connection.js';
-import { HAS_WRITTEN, later, millisecondsOf, now, settingLockTimeout, timeOf } from './sql-text.js';
+import {
+  HAS_WRITTEN,
+  later,
+  millisecondsOf,
+  now,
+  settingLockTimeout,
+  skew,
+  timeOf,
+} from './sql-text.js';
 import { runInTransaction } from './transactions.js';
 
 /** `lock_timeout` of a commit that several calls share: if one of them has to wait, each gets a commit of its own. */
 const SHORT_WAIT = '1s';
-
-/** Milliseconds by which a clock may differ from the server's without being corrected. */
-const AGREEMENT = 1_000;
 
 /** Whether a delivery is waiting for its due time or due, and not for its key: the condition of the index by lane. */
 export const IS_WAITING = `status = 'pending' AND NOT held`;
@@ -385,15 +390,6 @@ export interface ClaimResult {
   readonly dueIn?: number | undefined;
   /** Lanes that were found to have limits. */
   readonly limitedLanes?: readonly string[] | undefined;
-}
-
-/**
- * Milliseconds to add to a time of this process so that it is one of the server. Clocks that almost agree are not corrected,
- * so that equal times stay equal.
- */
-export function skew(nowParameter: string, ownParameter: string): string {
-  const ahead = `${millisecondsOf(later(nowParameter))} - ${ownParameter}::float8`;
-  return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
 }
 
 /** Records that the finished ones of some rows are more, or fewer; `QueueUpkeep.mergeCounts` adds it to the counts. */

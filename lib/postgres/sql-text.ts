@@ -20,6 +20,18 @@ export function later(parameter: string): string {
   return `coalesce(${timeOf(parameter)}, clock_timestamp())`;
 }
 
+/** Milliseconds by which a clock may differ from the server's without being corrected. */
+const AGREEMENT = 1_000;
+
+/**
+ * Milliseconds to add to a time of this process so that it is one of the server. Clocks that almost agree are not corrected,
+ * so that equal times stay equal.
+ */
+export function skew(nowParameter: string, ownParameter: string): string {
+  const ahead = `${millisecondsOf(later(nowParameter))} - ${ownParameter}::float8`;
+  return `CASE WHEN abs(${ahead}) < ${AGREEMENT} THEN 0 ELSE ${ahead} END`;
+}
+
 /** Whether an open transaction has written something. A statement outside of transactions has not, until it writes itself. */
 export const HAS_WRITTEN = 'pg_current_xact_id_if_assigned() IS NOT NULL';
 
