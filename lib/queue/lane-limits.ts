@@ -133,8 +133,7 @@ export class LaneLimits {
 
   /** Whether the lane has limits now; a pause can outlast them. */
   has(lane: string): boolean {
-    const limit = this.lanes.get(lane);
-    return limit !== undefined && isLimited(limit.limits);
+    return this.limitOf(lane) !== undefined;
   }
 
   available(lane: string, now: number): number {
@@ -148,7 +147,7 @@ export class LaneLimits {
 
   /** What waited before this time has waited for the limits of the lane: its last start, or when they allow the next one. */
   heldUntil(lane: string, now: number): number {
-    return this.has(lane) ? this.lanes.get(lane)!.heldUntil(now) : -Infinity;
+    return this.limitOf(lane)?.heldUntil(now) ?? -Infinity;
   }
 
   start(lane: string, now: number): void {
@@ -161,7 +160,12 @@ export class LaneLimits {
   }
 
   overloaded(lane: string, until: number, now: number): void {
-    if (this.has(lane)) this.lanes.get(lane)!.overloaded(until, now);
+    this.limitOf(lane)?.overloaded(until, now);
+  }
+
+  private limitOf(lane: string): LaneLimit | undefined {
+    const limit = this.lanes.get(lane);
+    return limit && isLimited(limit.limits) ? limit : undefined;
   }
 }
 
