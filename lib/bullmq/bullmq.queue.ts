@@ -133,14 +133,21 @@ export class BullMqQueue extends WebhookQueue {
     { check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
     this.refuseWhenStopping();
-    check?.(await this.find(deliveries.map(({ delivery }) => delivery.id)));
-    const call = this.request(async (signal) => this.deliveries.record(deliveries, signal));
+    const call = this.record(deliveries, check);
     this.calls.add(call);
     try {
       return await call;
     } finally {
       this.calls.delete(call);
     }
+  }
+
+  private async record(
+    deliveries: readonly EnqueuedDelivery[],
+    check: EnqueueOptions['check'],
+  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+    check?.(await this.find(deliveries.map(({ delivery }) => delivery.id)));
+    return this.request(async (signal) => this.deliveries.record(deliveries, signal));
   }
 
   override async consume(handler: DeliveryHandler): Promise<void> {
