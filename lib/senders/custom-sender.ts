@@ -71,6 +71,7 @@ const OPTIONS = object<CustomSenderOptions>()({
 
 /** Milliseconds that `verify` may take: a request that is never answered would also hold up the shutdown. */
 const VERIFY_TIMEOUT = 10_000;
+const CLOCK = new SystemClock();
 
 function tooLong(): Error {
   return new Error(`it did not end within ${VERIFY_TIMEOUT / 1_000} s`);
@@ -109,7 +110,7 @@ export function customSender(options: CustomSenderOptions): WebhookSender {
         };
         try {
           const call = async () => verify({ headers: watched, body, target });
-          const proof: unknown = await inTime(new SystemClock(), VERIFY_TIMEOUT, call, tooLong);
+          const proof: unknown = await inTime(CLOCK, VERIFY_TIMEOUT, call, tooLong);
           if (typeof proof === 'boolean') return proof;
           const { id, timestamp } = (proof ?? {}) as SignedFacts;
           // A function that returns nothing has verified nothing.

@@ -4,8 +4,8 @@ import type { SenderMessage, WebhookSender } from './sender.js';
 import { MAX_CHALLENGE, members, stringAt, testMembers } from './signature-header.js';
 
 /**
- * Stripe. The event's name is its `type`, in which `.requirements` takes the place of `[requirements]`; its id is its `id`. `event.data` is the whole event of Stripe. Unlike Stripe's SDK, it also
- * refuses times in the future.
+ * Stripe. The event's name is its `type`, in which `.requirements` takes the place of `[requirements]`, its id its `id`; `event.data` is
+ * the whole event of Stripe. Unlike Stripe's SDK, it also refuses times in the future.
  *
  * @throws {@link WebhookConfigurationError}
  * @see https://docs.stripe.com/webhooks/signature
