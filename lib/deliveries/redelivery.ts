@@ -22,7 +22,7 @@ export interface RedeliverResult {
   }[];
   /** Whether the filter matches more than `limit`. */
   readonly more: boolean;
-  /** With `more`: pass it as `after`, so that a delivery that is dead again by then is not sent once more. */
+  /** With `more`: pass it as `after` to continue with older deliveries. Without it, one that died again is sent again. */
   readonly next?: string;
 }
 

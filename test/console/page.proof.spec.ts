@@ -416,15 +416,18 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
     expect(errors.splice(0)).toEqual([expect.stringContaining('502')]);
   });
 
-  it('deletes an endpoint', async () => {
-    await app.get(WebhookEndpoints).create({ id: 'former', tenant: 'acme', url: partnerUrl });
-    await open('#/endpoints/former');
+  const deleteEndpoint = async (id: string): Promise<void> => {
+    await open(`#/endpoints/${id}`);
     await page.getByRole('button', { name: 'Delete' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByLabel('former').fill('former');
+    await dialog.getByLabel(id).fill(id);
     await dialog.getByRole('button', { name: 'Delete' }).click();
-
     await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
+  };
+
+  it('deletes an endpoint', async () => {
+    await app.get(WebhookEndpoints).create({ id: 'former', tenant: 'acme', url: partnerUrl });
+    await deleteEndpoint('former');
   });
 
   it('loads nothing of an endpoint that it is deleting', async () => {
@@ -439,13 +442,7 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       await page.evaluate(`fetch('./api/overview').then((answer) => answer.text())`);
       return route.fulfill({ response });
     });
-    await open('#/endpoints/leaving');
-    await page.getByRole('button', { name: 'Delete' }).click();
-    const dialog = page.getByRole('dialog');
-    await dialog.getByLabel('leaving').fill('leaving');
-    await dialog.getByRole('button', { name: 'Delete' }).click();
-
-    await page.getByRole('status').getByText('Endpoint deleted.').waitFor();
+    await deleteEndpoint('leaving');
     await page.unrouteAll({ behavior: 'ignoreErrors' });
   });
 
