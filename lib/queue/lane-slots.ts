@@ -15,8 +15,9 @@ const SLOW_SHARE_ALONE = 0.8;
 const ALONE_AFTER = 60_000;
 /** Milliseconds for which a slow lane that was refused a slot counts among those that share the slow slots. */
 const CONTENDS_FOR = 60_000;
-/** Idle lanes whose mean duration is remembered. */
-const MAX_IDLE = 200;
+/** Idle lanes whose mean duration is remembered. Slow ones are not forgotten for fast ones: all would take unshared slots again. */
+const MAX_IDLE_FAST = 200;
+const MAX_IDLE_SLOW = 1_000;
 
 interface Lane {
   readonly running: Set<LaneSlot>;
@@ -42,8 +43,9 @@ export interface LaneSlot {
 export class LaneSlots {
   /** Lanes with a running attempt. */
   private readonly busy = new Map<string, Lane>();
-  /** Mean durations of lanes without a running attempt; the first became idle first. */
-  private readonly idle = new Map<string, number>();
+  /** Mean durations of lanes without a running attempt; the first of each became idle first. */
+  private readonly idleFast = new Map<string, number>();
+  private readonly idleSlow = new Map<string, number>();
   /** Slow lanes that were refused a slot and have got none since, with the time of the refusal. */
   private readonly refused = new Map<string, number>();
   private lastFastStart = -Infinity;
@@ -72,13 +74,13 @@ export class LaneSlots {
 
   /** Milliseconds that an attempt takes on average. */
   meanOf(lane: string): number | undefined {
-    return this.busy.get(lane)?.mean ?? this.idle.get(lane);
+    return this.busy.get(lane)?.mean ?? this.idleFast.get(lane) ?? this.idleSlow.get(lane);
   }
 
   enter(lane: string, now: number): LaneSlot {
     let known = this.busy.get(lane);
     if (known === undefined) {
-      known = { running: new Set(), mean: this.idle.get(lane) };
+      known = { running: new Set(), mean: this.meanOf(lane) };
       this.busy.set(lane, known);
     }
     const slot = { lane, since: now };
@@ -99,9 +101,13 @@ export class LaneSlots {
     if (lane.running.size > 0) return;
     this.busy.delete(slot.lane);
     if (lane.mean === undefined) return;
-    this.idle.delete(slot.lane);
-    this.idle.set(slot.lane, lane.mean);
-    if (this.idle.size > MAX_IDLE) this.idle.delete(first(this.idle)!);
+    this.idleFast.delete(slot.lane);
+    this.idleSlow.delete(slot.lane);
+    const [idle, most] = isSlowMean(lane.mean)
+      ? [this.idleSlow, MAX_IDLE_SLOW]
+      : [this.idleFast, MAX_IDLE_FAST];
+    idle.set(slot.lane, lane.mean);
+    if (idle.size > most) idle.delete(first(idle)!);
   }
 
   isSlow(lane: string, now: number): boolean {
@@ -123,7 +129,7 @@ export class LaneSlots {
 
   /** Every lane that is busy or remembered. */
   protected names(): string[] {
-    return [...new Set([...this.busy.keys(), ...this.idle.keys()])];
+    return [...new Set([...this.busy.keys(), ...this.idleFast.keys(), ...this.idleSlow.keys()])];
   }
 
   private sharedFreeSlots(lane: string, now: number): number {

@@ -53,6 +53,16 @@ describe('LaneSlots', () => {
     expect(free('crm')).toBe(12);
   });
 
+  it('does not forget slow lanes for fast ones', () => {
+    const { attempt, enter, fill } = slotsAt();
+    const slow = Array.from({ length: 100 }, (_, index) => `slow-${index}`);
+    for (const lane of slow) attempt(lane, 4_000);
+    for (let index = 0; index < 400; index++) attempt(`fast-${index}`, 1);
+    enter('fast-0');
+
+    expect(slow.flatMap((lane) => fill(lane))).toHaveLength(10);
+  });
+
   it('gives slow lanes a fifth of all slots together, while others are in use', () => {
     const { attempt, enter, fill, free } = slotsAt();
     for (const lane of ['a', 'b', 'c']) attempt(lane, 14_000);
