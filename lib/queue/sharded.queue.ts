@@ -133,11 +133,14 @@ export class ShardedQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
     { check }: EnqueueOptions = {},
   ): Promise<readonly (DeliveryRecord | undefined)[]> {
-    check?.(await this.find(deliveries.map(({ delivery }) => delivery.id)));
     const known = await this.findMoved(deliveries);
     const places = placesBy(deliveries, ({ delivery }, place) =>
       known.has(place) ? undefined : this.homeOf(delivery),
     );
+    if (check !== undefined) {
+      const recorded = await findAt(places, deliveries);
+      check(deliveries.map((_, place) => known.get(place) ?? recorded.get(place)));
+    }
     await forEach(places, async (shard, own) => {
       const records = await shard.enqueue(own.map((place) => deliveries[place]!));
       own.forEach((place, i) => known.set(place, records[i]));
@@ -257,18 +260,13 @@ export class ShardedQueue extends WebhookQueue {
     deliveries: readonly EnqueuedDelivery[],
   ): Promise<Map<number, DeliveryRecord | undefined>> {
     const { moving } = this;
-    const known = new Map<number, DeliveryRecord | undefined>();
-    if (moving === undefined) return known;
+    if (moving === undefined) return new Map();
     const elsewhere = moving.record === 'to' ? moving.from : moving.to;
     const places = placesBy(deliveries, ({ delivery }) => {
       const other = this.shardOf(delivery, elsewhere);
       return other === this.homeOf(delivery) ? undefined : other;
     });
-    await forEach(places, async (shard, own) => {
-      const records = await shard.find(own.map((place) => deliveries[place]!.delivery.id));
-      own.forEach((place, i) => records[i] && known.set(place, records[i]));
-    });
-    return known;
+    return findAt(places, deliveries);
   }
 
   /** Whether a keyed delivery has to wait because the former shard of its endpoint still has one of its key. */
@@ -324,6 +322,19 @@ function placesBy(
     else own.push(place);
   });
   return places;
+}
+
+/** Finds what is recorded of the deliveries at these places. */
+async function findAt(
+  places: ReadonlyMap<WebhookQueue, readonly number[]>,
+  deliveries: readonly EnqueuedDelivery[],
+): Promise<Map<number, DeliveryRecord | undefined>> {
+  const found = new Map<number, DeliveryRecord | undefined>();
+  await forEach(places, async (shard, own) => {
+    const records = await shard.find(own.map((place) => deliveries[place]!.delivery.id));
+    own.forEach((place, i) => records[i] && found.set(place, records[i]));
+  });
+  return found;
 }
 
 async function forEach<K, V>(

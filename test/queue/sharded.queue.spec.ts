@@ -161,6 +161,25 @@ describe('ShardedQueue', () => {
     expect(delivered.toSorted()).toEqual(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']);
   });
 
+  it('checks ids only in the shards of their endpoints', async () => {
+    const { queue, shards } = bench();
+    const item = due('1', 'crm');
+    await queue.enqueue([item]);
+    const others = Object.values(shards).filter((shard) => (shard as InProcessQueue).size === 0);
+    for (const shard of others) {
+      shard.find = async () => {
+        throw new WebhookStoreError('store_unavailable', 'the server is down');
+      };
+    }
+    const checked = jest.fn();
+    await queue.enqueue([item, due('2', 'crm')], { check: checked });
+
+    expect(others).toHaveLength(3);
+    expect(checked.mock.calls).toEqual([
+      [[expect.objectContaining({ status: 'pending' }), undefined]],
+    ]);
+  });
+
   it('asks less often about a key that waits for long in the former shard', async () => {
     const { clock, before, after, keyed } = movingBench();
     await before.enqueue(keyed(1).map((item) => ({ ...item, notBefore: clock.now() + 3_600_000 })));
