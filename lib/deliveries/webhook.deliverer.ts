@@ -31,6 +31,7 @@ const GONE = 410;
  * within these bounds. Resuming makes it due at once; this is for a process that ends before it has.
  */
 const FIRST_PAUSE_CHECK = 60_000;
+/** Also for an endpoint that has asked to wait, which may be enabled meanwhile, or answer another process. */
 const LAST_PAUSE_CHECK = 10 * 60_000;
 
 /**
@@ -185,7 +186,8 @@ export class WebhookDeliverer {
     if (isAbandoned) return deadWithoutAttempt('endpoint_disabled', number);
     // The failure of its own last attempt says more.
     const reason = isOverloaded ? 'endpoint_overloaded' : 'circuit_open';
-    return { type: 'defer', at: blockedUntil, reason: number === 1 ? reason : undefined };
+    const at = Math.min(blockedUntil, now + LAST_PAUSE_CHECK);
+    return { type: 'defer', at, reason: number === 1 ? reason : undefined };
   }
 
   private async attempt(

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
+import { WebhookEndpoints } from 'nestjs-webhook-token';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { throwError } from 'rxjs';
 import { PublisherBench } from './publisher-bench.js';
@@ -293,6 +294,25 @@ describe('the other deliveries of an endpoint', () => {
       failureReason: 'endpoint_overloaded',
     });
     expect(receiver.requests).toHaveLength(2);
+  });
+
+  it('look again after ten minutes if a receiver asks to wait for a day', async () => {
+    receiver.script = (_, index) => (index === 0 ? later(429, '86400') : { status: 204 });
+    await bench.publisher.send('crm', 'order.created', ['first']);
+    const second = await bench.publisher.send('crm', 'order.created', ['second']);
+    await bench.module.get(WebhookEndpoints).enable('crm');
+    await bench.clock.advance(10 * MINUTE);
+    await receiver.received(2);
+
+    expect(second).toMatchObject({
+      status: 'scheduled',
+      attempts: 0,
+      failureReason: 'endpoint_overloaded',
+    });
+    expect(bench.reports.at(-1)).toMatchObject({
+      delivery: { eventId: second.id },
+      outcome: { type: 'delivered' },
+    });
   });
 
   it('wait a minute after a timeout', async () => {
