@@ -50,6 +50,9 @@ import {
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
 
+/** Milliseconds before the end of a shutdown at which attempts are aborted, so that a durable queue still records it. */
+const RECORDING_TIME = 500;
+
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
 type EarlierRecords = readonly (DeliveryRecord | undefined)[];
 
@@ -226,11 +229,19 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
    */
   async beforeApplicationShutdown(): Promise<void> {
     this.shuttingDown = true;
-    const deadline = this.options.clock.now() + this.options.shutdownTimeout;
+    const { clock, shutdownTimeout } = this.options;
+    const deadline = clock.now() + shutdownTimeout;
+    const abort = (): void => {
+      this.firstAttempts.failAll(shuttingDown);
+      this.sender.close();
+    };
+    // Other processes can then attempt them at once: otherwise, their leases and slots would have to expire.
+    const recordingTime = Math.min(RECORDING_TIME, shutdownTimeout / 10);
+    const cancel = this.queue.durable ? clock.wakeAt(deadline - recordingTime, abort) : undefined;
     const left = await this.queue.stop(deadline);
+    cancel?.();
     await this.deliverer.settle(deadline);
-    this.sender.close();
-    this.firstAttempts.failAll(shuttingDown);
+    abort();
     if (left > 0) {
       this.logger.warn(
         `${left} ${left === 1 ? 'delivery was' : 'deliveries were'} not finished at shutdown; ${this.queue.durable ? 'the queue keeps them' : 'they are lost'}.`,

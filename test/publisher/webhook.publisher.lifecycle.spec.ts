@@ -1,8 +1,11 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Observable, of } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import type { FailureReason, OutgoingDelivery, DeliveryHandler } from 'nestjs-webhook-token/ports';
 import { WebhookStoreError, InProcessQueue } from 'nestjs-webhook-token';
+import { PostgresQueue } from 'nestjs-webhook-token/postgres';
+import { describeWith } from '../fixtures/services.js';
+import { TestDatabase } from '../postgres/database.js';
 import { PublisherBench } from './publisher-bench.js';
 import { WireReceiver } from './wire-receiver.js';
 
@@ -214,3 +217,33 @@ function recorded(destination: Partial<OutgoingDelivery>): OutgoingDelivery {
     ...destination,
   };
 }
+
+(await describeWith('PostgreSQL'))('at shutdown with a durable queue', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it('records that aborted attempts are due, so that another process makes them at once', async () => {
+    const clock = new TestClock(Date.now() + 60_000);
+    const options = { pool: database.pool, schema: database.newSchema(), clock, notify: false };
+    const endpoints = [{ id: 'crm', url: receiver.url }];
+    const start = async (): Promise<PublisherBench> =>
+      PublisherBench.start({ endpoints, queue: new PostgresQueue(options) }, undefined, clock);
+    const stopping = await start();
+    receiver.script = (_, index) => (index === 0 ? 'hang' : { status: 204 });
+    const { id } = await stopping.publisher.publish('order.created', {});
+    await receiver.received(1);
+    const closed = stopping.module.close();
+    await clock.advance(9_500);
+    await closed;
+    const next = await start();
+    await next.module.init();
+    await next.reported(1);
+    await next.stop();
+
+    expect(next.reports[0]).toMatchObject({
+      delivery: { eventId: id },
+      outcome: { type: 'delivered' },
+      attempt: { attempt: 1 },
+    });
+  });
+});
