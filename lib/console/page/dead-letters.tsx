@@ -10,6 +10,7 @@ import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deadLetters;
+const LABELS = STRINGS.labels;
 
 /** Events whose handlers failed in every run, or one of them. */
 export function DeadLetters({ session, route: { query, id } }: ViewProps): JSX.Element {
@@ -67,15 +68,15 @@ function DeadLetterTable({
         selection={mayRetry ? selection : undefined}
         columns={[
           {
-            name: TEXT.event,
+            name: LABELS.event,
             cell: ({ id, event, eventId }) => (
               <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
             ),
           },
-          { name: TEXT.receiver, cell: ({ receiver }) => receiver },
+          { name: LABELS.receiver, cell: ({ receiver }) => receiver },
           { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
-          { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
-          { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
+          { name: LABELS.runs, isNumber: true, cell: ({ runs }) => runs },
+          { name: STRINGS.inbox.at, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
           { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
         ]}
       />
@@ -100,7 +101,7 @@ function DeadLetter({
       <Title text={TEXT.one} />
       <div class="buttons">
         {session.capabilities.includes('redeliver') && (
-          <Action kind="main" label={TEXT.retryOne} run={async () => retry([id])} />
+          <Action kind="main" label={STRINGS.inbox.retry} run={async () => retry([id])} />
         )}
         {session.features.inbox && (
           <a href={linkTo('inbox', undefined, { eventId, outcome: 'dead' })}>{TEXT.request}</a>

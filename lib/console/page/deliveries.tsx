@@ -18,6 +18,7 @@ import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
+const LABELS = STRINGS.labels;
 const TONES: Record<DeliveryStatus, Tone> = { pending: 'wait', delivered: 'good', dead: 'bad' };
 
 /** Sends deliveries again, or returns what would be sent again. */
@@ -69,29 +70,29 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
   const items = loaded.data?.items ?? [];
   return (
     <>
-      <Title text={TEXT.title} />
+      <Title text={STRINGS.nav.deliveries} />
       <SearchBar
         page="deliveries"
-        main={{ name: 'status', label: TEXT.status, choices: STRINGS.status }}
+        main={{ name: 'status', label: LABELS.status, choices: STRINGS.status }}
         filters={[
           {
             name: 'event',
-            label: TEXT.event,
+            label: LABELS.event,
             suggestions: items.map(({ event }) => event),
             accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word) && !/\d{4}/.test(word),
           },
           {
             name: 'endpoint',
-            label: TEXT.destination,
+            label: LABELS.endpoint,
             suggestions: items.map(({ endpointId }) => endpointId),
           },
           !isPortal && {
             name: 'tenant',
-            label: TEXT.tenant,
+            label: LABELS.tenant,
             suggestions: items.map(({ tenant }) => tenant),
           },
           { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
-          { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
+          { name: 'eventId', label: LABELS.eventId, suggestions: [], accepts: () => true },
         ]}
         query={query}
       />
@@ -118,15 +119,15 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
             {mayErase && <Erase tenant={query['tenant']!} onDone={loaded.reload} />}
           </div>
         )}
-        caption={TEXT.title}
+        caption={STRINGS.nav.deliveries}
         selection={mayRedeliver ? selection : undefined}
         columns={[
           {
-            name: TEXT.event,
+            name: LABELS.event,
             cell: (row) => <a href={linkTo('deliveries', row.id)}>{row.event}</a>,
           },
           {
-            name: TEXT.status,
+            name: LABELS.status,
             cell: (row) => (
               <span>
                 <StatusPill of={row} /> <KeyPill of={row} />
@@ -134,8 +135,8 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
             ),
           },
           { name: TEXT.reason, cell: ({ failureReason }) => <Reason code={failureReason} /> },
-          { name: TEXT.destination, cell: (row) => <Destination row={row} /> },
-          !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
+          { name: LABELS.endpoint, cell: (row) => <Destination row={row} /> },
+          !isPortal && { name: LABELS.tenant, cell: ({ tenant }) => tenant },
           { name: TEXT.attempts, isNumber: true, cell: ({ attemptsMade }) => attemptsMade },
           { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
           { name: TEXT.next, cell: (row) => <NextAttempt of={row} /> },

@@ -80,7 +80,7 @@ export function EndpointForm({
           <Field label={TEXT.id}>
             <input name="id" />
           </Field>
-          <Field label={TEXT.tenant}>
+          <Field label={STRINGS.labels.tenant}>
             <input name="tenant" />
           </Field>
         </>
@@ -92,7 +92,7 @@ export function EndpointForm({
         <input name="description" defaultValue={endpoint?.description ?? ''} />
       </Field>
       {types !== undefined && <Events types={types} chosen={events} onChange={setEvents} />}
-      <Field label={TEXT.filter} hint={TEXT.filterHint}>
+      <Field label={TEXT.settings.filter} hint={TEXT.filterHint}>
         <textarea
           rows={Math.max(2, filter.split('\n').length)}
           spellcheck={false}

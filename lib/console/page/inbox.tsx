@@ -20,6 +20,7 @@ import { List, Table } from './table.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.inbox;
+const LABELS = STRINGS.labels;
 const TONES: Record<InboxOutcome, Tone> = {
   handled: 'good',
   queued: 'wait',
@@ -58,9 +59,9 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
               </a>
             ),
           },
-          { name: TEXT.outcome, cell: (row) => <Outcome row={row} /> },
+          { name: LABELS.outcome, cell: (row) => <Outcome row={row} /> },
           { name: TEXT.code, cell: ({ code }) => code && <code>{code}</code> },
-          { name: TEXT.event, cell: (row) => claimed(row, row.event) },
+          { name: LABELS.event, cell: (row) => claimed(row, row.event) },
           { name: TEXT.issuer, cell: (row) => claimed(row, row.issuer) },
           {
             name: TEXT.request,
@@ -70,7 +71,7 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
               </code>
             ),
           },
-          { name: TEXT.status, isNumber: true, cell: ({ status }) => status },
+          { name: LABELS.status, isNumber: true, cell: ({ status }) => status },
         ]}
       />
     </>
@@ -87,14 +88,18 @@ function filtersOf(items: readonly InboxRow[]): Filter[] {
     },
     {
       name: 'event',
-      label: TEXT.event,
+      label: LABELS.event,
       suggestions: items.map(({ event }) => event),
       accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
     },
     { name: 'issuer', label: TEXT.issuer, suggestions: items.map(({ issuer }) => issuer) },
-    { name: 'outcome', label: TEXT.outcome, choices: TEXT.outcomes },
-    { name: 'receiver', label: TEXT.receiver, suggestions: items.map(({ receiver }) => receiver) },
-    { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
+    { name: 'outcome', label: LABELS.outcome, choices: TEXT.outcomes },
+    {
+      name: 'receiver',
+      label: LABELS.receiver,
+      suggestions: items.map(({ receiver }) => receiver),
+    },
+    { name: 'eventId', label: LABELS.eventId, suggestions: [], accepts: () => true },
   ];
 }
 
@@ -153,14 +158,14 @@ function EntryFacts({ entry }: { entry: InboxDetails }): JSX.Element {
       facts={[
         [TEXT.at, <Time at={entry.at} />],
         [TEXT.request, <code>{`${entry.method} ${entry.path}`}</code>],
-        [TEXT.status, entry.status],
-        [TEXT.event, claimed(entry, entry.event)],
-        [TEXT.eventId, claimed(entry, entry.eventId)],
+        [LABELS.status, entry.status],
+        [LABELS.event, claimed(entry, entry.event)],
+        [LABELS.eventId, claimed(entry, entry.eventId)],
         [TEXT.issuer, claimed(entry, entry.issuer)],
         [TEXT.kid, claimed(entry, entry.kid)],
-        [TEXT.receiver, entry.receiver],
+        [LABELS.receiver, entry.receiver],
         [TEXT.size, entry.size === undefined ? undefined : bytes(entry.size)],
-        [TEXT.runs, entry.runs],
+        [LABELS.runs, entry.runs],
       ]}
     />
   );
