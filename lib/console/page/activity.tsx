@@ -20,26 +20,17 @@ export function Activity({ session, route: { query } }: ViewProps): JSX.Element 
   const isPortal = session.kind === 'portal';
   const { tenant = query['tenant'] } = session;
   const loaded = useLoaded<ActivityList>('activity', ['activity'], { ...query, tenant });
-  const rows = loaded.data?.items ?? [];
   return (
     <>
       <Title text={STRINGS.nav.activity} />
       <p class="intro">{isPortal ? TEXT.introPortal : TEXT.intro}</p>
       <SearchBar
         page="activity"
+        rows={loaded.data?.items}
         filters={[
           { name: 'action', label: TEXT.action, choices: TEXT.actions },
-          {
-            name: 'target',
-            label: TEXT.target,
-            suggestions: rows.map(({ target }) => target),
-            accepts: () => true,
-          },
-          !isPortal && {
-            name: 'tenant',
-            label: STRINGS.labels.tenant,
-            suggestions: rows.map((row) => row.tenant),
-          },
+          { name: 'target', label: TEXT.target, suggest: 'target', accepts: () => true },
+          !isPortal && { name: 'tenant', label: STRINGS.labels.tenant, suggest: 'tenant' },
         ]}
         query={query}
         hasTime={false}

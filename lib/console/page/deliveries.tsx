@@ -67,32 +67,24 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
     { ...query, ...own },
     requestOf,
   );
-  const items = loaded.data?.items ?? [];
   return (
     <>
       <Title text={STRINGS.nav.deliveries} />
       <SearchBar
         page="deliveries"
+        rows={loaded.data?.items}
         main={{ name: 'status', label: LABELS.status, choices: STRINGS.status }}
         filters={[
           {
             name: 'event',
             label: LABELS.event,
-            suggestions: items.map(({ event }) => event),
+            suggest: 'event',
             accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word) && !/\d{4}/.test(word),
           },
-          {
-            name: 'endpoint',
-            label: LABELS.endpoint,
-            suggestions: items.map(({ endpointId }) => endpointId),
-          },
-          !isPortal && {
-            name: 'tenant',
-            label: LABELS.tenant,
-            suggestions: items.map(({ tenant }) => tenant),
-          },
+          { name: 'endpoint', label: LABELS.endpoint, suggest: 'endpointId' },
+          !isPortal && { name: 'tenant', label: LABELS.tenant, suggest: 'tenant' },
           { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
-          { name: 'eventId', label: LABELS.eventId, suggestions: [], accepts: () => true },
+          { name: 'eventId', label: LABELS.eventId, accepts: () => true },
         ]}
         query={query}
       />
@@ -102,12 +94,12 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
         loaded={loaded}
         empty={TEXT.empty}
         emptyNext={TEXT.emptyNext}
-        above={({ items: rows }) => (
+        above={({ items }) => (
           <div class="bar">
-            {mayRedeliver && rows.length > 0 && (
+            {mayRedeliver && items.length > 0 && (
               <SendAgain
-                chosen={rows.filter(({ id }) => selection.has(id))}
-                newest={rows[0]!.createdAt}
+                chosen={items.filter(({ id }) => selection.has(id))}
+                newest={items[0]!.createdAt}
                 filter={Object.keys(asked).length > 0 ? request : undefined}
                 onDone={(left) => {
                   selection.clear();

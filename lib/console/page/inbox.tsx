@@ -15,7 +15,7 @@ import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
 import { linkBack, linkTo, type Route } from './route.js';
 import { Runs } from './runs.js';
-import { requestOf, SearchBar, type Filter } from './search.js';
+import { requestOf, SearchBar } from './search.js';
 import { List, Table } from './table.js';
 import { STRINGS } from './strings.js';
 
@@ -33,14 +33,31 @@ const TONES: Record<InboxOutcome, Tone> = {
 
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded<InboxList, Route['query']>('inbox', ['inbox'], query, requestOf);
-  const items = loaded.data?.items ?? [];
   return (
     <>
       <Title text={TEXT.title} />
       <SearchBar
         page="inbox"
+        rows={loaded.data?.items}
         main={{ name: 'kind', label: TEXT.kind, choices: TEXT.kinds }}
-        filters={filtersOf(items)}
+        filters={[
+          {
+            name: 'code',
+            label: TEXT.code,
+            suggest: 'code',
+            accepts: (word) => /^[a-z]+(_[a-z]+)+$/.test(word),
+          },
+          {
+            name: 'event',
+            label: LABELS.event,
+            suggest: 'event',
+            accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
+          },
+          { name: 'issuer', label: TEXT.issuer, suggest: 'issuer' },
+          { name: 'outcome', label: LABELS.outcome, choices: TEXT.outcomes },
+          { name: 'receiver', label: LABELS.receiver, suggest: 'receiver' },
+          { name: 'eventId', label: LABELS.eventId, accepts: () => true },
+        ]}
         query={query}
       />
       <List
@@ -76,31 +93,6 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
       />
     </>
   );
-}
-
-function filtersOf(items: readonly InboxRow[]): Filter[] {
-  return [
-    {
-      name: 'code',
-      label: TEXT.code,
-      suggestions: items.map(({ code }) => code),
-      accepts: (word) => /^[a-z]+(_[a-z]+)+$/.test(word),
-    },
-    {
-      name: 'event',
-      label: LABELS.event,
-      suggestions: items.map(({ event }) => event),
-      accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
-    },
-    { name: 'issuer', label: TEXT.issuer, suggestions: items.map(({ issuer }) => issuer) },
-    { name: 'outcome', label: LABELS.outcome, choices: TEXT.outcomes },
-    {
-      name: 'receiver',
-      label: LABELS.receiver,
-      suggestions: items.map(({ receiver }) => receiver),
-    },
-    { name: 'eventId', label: LABELS.eventId, suggestions: [], accepts: () => true },
-  ];
 }
 
 /** One request: why it was answered as it was, and what it carried. */
