@@ -1,10 +1,10 @@
 import type { JSX } from 'preact';
-import type { ConsoleSession, DeadLetterList, RetryAnswer } from '../console-api.js';
+import type { DeadLetterList, RetryAnswer } from '../console-api.js';
 import { Action } from './action.js';
 import { act } from './api.js';
 import { Time, Title } from './components.js';
 import { useLoaded } from './live.js';
-import { linkBack, linkTo, type Route, type ViewProps } from './route.js';
+import { linkBack, linkTo, type ViewProps } from './route.js';
 import { Runs } from './runs.js';
 import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
@@ -12,24 +12,13 @@ import { reasonText, STRINGS } from './strings.js';
 const TEXT = STRINGS.deadLetters;
 const LABELS = STRINGS.labels;
 
-/** Events whose handlers failed in every run, or one of them. */
-export function DeadLetters({ session, route: { query, id } }: ViewProps): JSX.Element {
-  if (id !== undefined) return <DeadLetter session={session} id={id} eventId={query['eventId']} />;
-  return <DeadLetterTable session={session} query={query} />;
-}
-
 async function retry(ids: readonly string[]): Promise<string> {
   const { retried } = await act<RetryAnswer>('POST', 'dead-letters/retry', { ids });
   return TEXT.retried(retried.length);
 }
 
-function DeadLetterTable({
-  session,
-  query,
-}: {
-  session: ConsoleSession;
-  query: Route['query'];
-}): JSX.Element {
+/** Events whose handlers failed in every run. */
+export function DeadLetters({ session, route: { query } }: ViewProps): JSX.Element {
   const selection = useSelection();
   const loaded = useLoaded<DeadLetterList>('dead-letters', ['inbox'], query);
   const mayRetry = session.capabilities.includes('redeliver');
@@ -84,15 +73,11 @@ function DeadLetterTable({
   );
 }
 
-function DeadLetter({
+export function DeadLetter({
   session,
+  route: { query },
   id,
-  eventId,
-}: {
-  session: ConsoleSession;
-  id: string;
-  eventId: string | undefined;
-}): JSX.Element {
+}: ViewProps & { id: string }): JSX.Element {
   return (
     <>
       <a class="back" href={linkBack('dead-letters')}>
@@ -104,7 +89,9 @@ function DeadLetter({
           <Action kind="main" label={STRINGS.inbox.retry} run={async () => retry([id])} />
         )}
         {session.features.inbox && (
-          <a href={linkTo('inbox', undefined, { eventId, outcome: 'dead' })}>{TEXT.request}</a>
+          <a href={linkTo('inbox', undefined, { eventId: query['eventId'], outcome: 'dead' })}>
+            {TEXT.request}
+          </a>
         )}
       </div>
       <Runs id={id} />
