@@ -67,6 +67,24 @@ export async function optional<T>(read: () => Promise<T>): Promise<T | undefined
   }
 }
 
+/** Reads of one call that run at the same time. */
+const AT_ONCE = 4;
+
+/** Reads something of each item; the results are in the order of the items. */
+export async function readEach<Item, Result>(
+  items: readonly Item[],
+  readOne: (item: Item, index: number) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  // Shared, so that each item is taken once.
+  const left = items.entries();
+  const readNext = async (): Promise<void> => {
+    for (const [index, item] of left) results[index] = await readOne(item, index);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, readNext));
+  return results;
+}
+
 /** Whether the application has no such part. */
 export function isMissingPart(error: unknown): boolean {
   return (

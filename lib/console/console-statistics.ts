@@ -5,7 +5,7 @@ import type { WebhookDeliveryStats, WebhookDeliveryView } from '../deliveries/de
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { COUNT_GRAIN, type DeliveryCounts } from '../queue/webhook-queue.js';
 import type { ConsoleStats, StatsBucket, StatsCounts } from './console-api.js';
-import { optional } from './console-route.js';
+import { optional, readEach } from './console-route.js';
 
 /** Milliseconds for which an answer is reused. The page waits longer than this after a change before it loads again. */
 const MIN_AGE = 1_000;
@@ -15,8 +15,6 @@ const MAX_AGE = 60_000;
 /** Delivered deliveries whose times are read, of all steps together, and of each step at most. */
 const SAMPLES = 1_200;
 const MAX_SAMPLE = 100;
-/** Samples that are read at the same time. */
-const AT_ONCE = 4;
 const MAX_ENDPOINTS = 100;
 
 type Scope = NonNullable<Parameters<WebhookDeliveries['stats']>[1]>;
@@ -123,20 +121,16 @@ export class ConsoleStatistics {
     const starts = Array.from({ length: Math.ceil((to - from) / step) }, (_, i) => from + i * step);
     const groups = groupBy(counts, ({ at }) => at);
     const byStep = starts.map((at) => sumOf(groups.get(at) ?? []));
-    const samples: Sample[][] = starts.map(() => []);
     const limit = Math.min(MAX_SAMPLE, Math.ceil(SAMPLES / starts.length));
-    const queue = byStep.flatMap(({ delivered }, index) => (delivered > 0 ? [index] : []));
-    const readNext = async (): Promise<void> => {
-      for (let index = queue.shift(); index !== undefined; index = queue.shift()) {
-        const until = new Date(Math.min(starts[index]! + step, to));
-        const part = { ...filter, status: 'delivered' as const, since: new Date(starts[index]!) };
-        const options = { ...scope, limit };
-        const { deliveries } = await this.deliveries.list({ ...part, until }, options);
-        const weight = byStep[index]!.delivered / deliveries.length;
-        samples[index] = deliveries.map((one) => ({ ms: timeToDelivery(one), weight }));
-      }
-    };
-    await Promise.all(Array.from({ length: AT_ONCE }, readNext));
+    const samples = await readEach(starts, async (start, index): Promise<Sample[]> => {
+      const { delivered } = byStep[index]!;
+      if (delivered === 0) return [];
+      const until = new Date(Math.min(start + step, to));
+      const part = { ...filter, status: 'delivered' as const, since: new Date(start), until };
+      const { deliveries } = await this.deliveries.list(part, { ...scope, limit });
+      const weight = delivered / deliveries.length;
+      return deliveries.map((one) => ({ ms: timeToDelivery(one), weight }));
+    });
     const buckets = byStep.map((sum, index): StatsBucket => {
       const at = new Date(starts[index]!).toISOString();
       return { at, ...sum, ...percentiles(samples[index]!) };

@@ -1,4 +1,4 @@
-import type { DeliveryStanding, WebhookDeliveryView } from '../deliveries/delivery-view.js';
+import type { DeliveryStanding } from '../deliveries/delivery-view.js';
 import type { WebhookEndpointView } from '../endpoints/webhook-endpoint.interface.js';
 import type { WebhookInboxEntry } from '../receiver/inbox/webhook.inbox.js';
 import type { StoredActivity } from '../endpoints/activity-store.js';
@@ -162,14 +162,13 @@ export function shownPayload(
   };
 }
 
-/** An endpoint's answer as it is shown: redacted too, since an endpoint may answer with the payload. */
+/** An answer or the messages of errors as they are shown: redacted too, since they may repeat the payload. */
 export function shownAnswer(
   answer: string | undefined,
-  { event, tenant }: Pick<WebhookDeliveryView, 'event' | 'tenant'>,
+  facts: Pick<ShownPayload, 'event' | 'source' | 'tenant'>,
   redact: ResolvedConsole['redact'],
 ): string | undefined {
   if (answer === undefined) return undefined;
-  const facts = { event, source: 'answer' as const, ...(tenant !== undefined && { tenant }) };
   const bytes = Buffer.from(answer);
   return shownPayload({ contentType: 'text/plain', bytes, ...facts }, redact).text;
 }

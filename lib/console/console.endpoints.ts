@@ -27,6 +27,7 @@ import {
   optional,
   PAGE_QUERY,
   read,
+  readEach,
   scopeOf,
 } from './console-route.js';
 import { type ConsoleAccess, requireCapabilities } from './console-session.js';
@@ -39,8 +40,6 @@ const MAX_BLOCKED = 500;
 const MAX_ATTENTION = 20;
 /** Calls a minute that change endpoints, which look up names or read waiting deliveries. */
 const CHANGES_PER_MINUTE = 60;
-/** Endpoints whose deliveries are read at the same time. */
-const AT_ONCE = 4;
 type Standing = WebhookDeliveryStats['endpoints'][number];
 const WORST: readonly EndpointHealth['state'][] = ['failing', 'disabled', 'paused'];
 
@@ -167,16 +166,13 @@ export class ConsoleEndpoints {
       .filter(({ endpointId, pending, dead }) => endpointId !== undefined && pending + dead > 0)
       .toSorted((a, b) => recent(b) - recent(a) || b.pending - a.pending || b.dead - a.dead)
       .slice(0, most);
-    const found = new Map<string, WebhookEndpointView>();
-    for (let start = 0; start < checked.length; start += AT_ONCE) {
-      const part = checked.slice(start, start + AT_ONCE).map(async ({ endpointId, tenant }) =>
-        this.endpoints
-          .get(endpointId!, scopeOf({ tenant }))
-          // It was deleted, or is no longer configured.
-          .catch(() => undefined),
-      );
-      for (const view of await Promise.all(part)) if (view !== undefined) found.set(view.id, view);
-    }
+    const views = await readEach(checked, async ({ endpointId, tenant }) =>
+      this.endpoints
+        .get(endpointId!, scopeOf({ tenant }))
+        // It was deleted, or is no longer configured.
+        .catch(() => undefined),
+    );
+    const found = new Map(views.flatMap((view) => (view === undefined ? [] : [[view.id, view]])));
     const rows = await this.rows([...found.values()], access, scope);
     return rows
       .filter(({ health }) => health.state !== 'healthy' && health.state !== 'idle')
@@ -226,16 +222,11 @@ export class ConsoleEndpoints {
       this.statistics.lastDay(scope),
     ]);
     const showQuery = showsQuery(access);
-    const rows: (ReturnType<typeof endpointRow> & { health: EndpointHealth })[] = [];
-    for (let start = 0; start < views.length; start += AT_ONCE) {
-      const part = views.slice(start, start + AT_ONCE).map(async (view) => {
-        const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
-        const health = await this.health.of(view, circuit, stats, lastDay);
-        return { ...endpointRow(view, { showQuery, now: this.clock.now() }), health };
-      });
-      rows.push(...(await Promise.all(part)));
-    }
-    return rows;
+    return readEach(views, async (view) => {
+      const circuit = await this.endpoints.circuit(view.id, scopeOf(access));
+      const health = await this.health.of(view, circuit, stats, lastDay);
+      return { ...endpointRow(view, { showQuery, now: this.clock.now() }), health };
+    });
   }
 
   /** An endpoint after a change, which must not fail because its health cannot be read: the secret would be lost. */

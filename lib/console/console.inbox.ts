@@ -13,7 +13,7 @@ import {
   PAGE_QUERY,
   read,
 } from './console-route.js';
-import { inboxDetails, inboxRow, shownPayload } from './console-views.js';
+import { inboxDetails, inboxRow, shownAnswer, shownPayload } from './console-views.js';
 
 const INBOX_QUERY = ['outcome', 'kind', 'receiver', 'code', 'event', 'eventId', 'issuer'] as const;
 
@@ -93,7 +93,7 @@ export class ConsoleInbox {
 
   async runs({ id, access }: ConsoleCall) {
     const mayRead = access.capabilities.includes('view-payload');
-    const facts = { event: '', source: 'inbox' as const, contentType: 'text/plain' };
+    const facts = { event: '', source: 'inbox' as const };
     const runs = await this.inbox.runs(id);
     return {
       items: runs.map(({ attempt: run, at, durationMs, reason: failureReason, answer }) => ({
@@ -103,10 +103,7 @@ export class ConsoleInbox {
         /** Absent if the run succeeded. */
         failureReason,
         /** What the handlers threw: names and messages. May quote the payload, so it needs `view-payload` too. */
-        error:
-          mayRead && answer !== undefined
-            ? shownPayload({ ...facts, bytes: Buffer.from(answer) }, this.options.redact).text
-            : undefined,
+        error: mayRead ? shownAnswer(answer, facts, this.options.redact) : undefined,
       })),
     };
   }

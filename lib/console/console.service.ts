@@ -196,11 +196,12 @@ export class ConsoleService {
     const found = await this.deliveries.get(id, readTenant(access, undefined));
     if (found === undefined) throw unknownDelivery();
     const mayView = access.capabilities.includes('view-payload');
-    const { endpointId } = found;
+    const { event, tenant, endpointId } = found;
+    const facts = { event, source: 'answer' as const, ...(tenant !== undefined && { tenant }) };
     const attempts = found.attempts.map(({ answer, ...attempt }) => ({
       ...attempt,
       /** The first 1024 bytes of the answer's body, redacted; only with the capability `view-payload`. Hostile. */
-      answer: mayView ? shownAnswer(answer, found, this.options.redact) : undefined,
+      answer: mayView ? shownAnswer(answer, facts, this.options.redact) : undefined,
     }));
     return {
       ...found,

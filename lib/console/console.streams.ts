@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type BeforeApplicationShutdown, Injectable } from '@nestjs/common';
 import { MINUTE } from '../clock/duration.js';
-import { type CancelWake, WebhookClock } from '../clock/webhook-clock.js';
+import { repeat, WebhookClock } from '../clock/webhook-clock.js';
 import { ConsoleActivity } from './console-activity.js';
 import { ConsoleError } from './console-problem.js';
 import type { ConsoleAccess } from './console-session.js';
@@ -79,14 +79,7 @@ export class ConsoleStreams implements BeforeApplicationShutdown {
     const unsubscribe = this.activity.subscribe(tenant, (change) => {
       write(`event: change\ndata: ${JSON.stringify(change)}\n\n`);
     });
-    let cancelPing: CancelWake;
-    const pingLater = (): void => {
-      cancelPing = this.clock.wakeAt(this.clock.now() + PING, () => {
-        write('event: ping\ndata: {}\n\n');
-        pingLater();
-      });
-    };
-    pingLater();
+    const cancelPing = repeat(this.clock, PING, async () => write('event: ping\ndata: {}\n\n'));
     // A session that has expired must not go on listening.
     const endsAt = Math.min(this.clock.now() + LIFETIME, expiresAt?.getTime() ?? Infinity);
     const cancelExpiry = this.clock.wakeAt(endsAt, () => void response.end());

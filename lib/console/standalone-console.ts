@@ -14,11 +14,7 @@ import { SystemClock, WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveries } from '../deliveries/webhook.deliveries.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import type {
-  EndpointFormat,
-  EndpointScope,
-  WebhookEndpointView,
-} from '../endpoints/webhook-endpoint.interface.js';
+import type { EndpointFormat, EndpointScope } from '../endpoints/webhook-endpoint.interface.js';
 import { WebhookEndpoints } from '../endpoints/webhook.endpoints.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
@@ -201,16 +197,13 @@ class StandaloneStores {
 /** Without the options of the application, which endpoints without a format of their own are signed by. */
 class StandaloneEndpoints extends WebhookEndpoints {
   override async format(id: string, scope?: EndpointScope): Promise<EndpointFormat> {
-    if (hasFormat(await this.get(id, scope))) return super.format(id, scope);
+    const { settings } = await this.get(id, scope);
+    if (settings.profile !== undefined) return super.format(id, scope);
     throw new WebhookDeliveryError(
       'unsupported_option',
       'The endpoint has the format of the application, which this console does not know.',
     );
   }
-}
-
-function hasFormat({ settings }: WebhookEndpointView): boolean {
-  return settings.profile !== undefined;
 }
 
 /** In place of the sender, which signs. */

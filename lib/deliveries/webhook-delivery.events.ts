@@ -1,12 +1,9 @@
 import { Logger, type OnApplicationShutdown, type OnApplicationBootstrap } from '@nestjs/common';
 import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
-import {
-  WebhookConfigurationError,
-  type ConfigurationProblem,
-  quietly,
-} from '../errors/webhook.error.js';
+import { quietly } from '../errors/webhook.error.js';
 import { waitUntil, type WebhookClock } from '../clock/webhook-clock.js';
 import { nearestWord } from '../options/option-names.js';
+import { Problems } from '../options/problems.js';
 import {
   type HostedMethod,
   type MethodHost,
@@ -134,10 +131,10 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
 
   /** @hidden */
   onApplicationBootstrap(): void {
-    const problems: ConfigurationProblem[] = [];
+    const problems = new Problems();
     const hosts = [...this.discovery.getProviders(), ...this.discovery.getControllers()];
     for (const method of methodsOf(hosts, this.scanner)) this.explore(method, problems);
-    if (problems.length > 0) throw new WebhookConfigurationError(problems);
+    problems.throwIfAny();
   }
 
   /**
@@ -151,45 +148,20 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
     await waitUntil(clock, clock.now() + shutdownTimeout, Promise.all(this.running));
   }
 
-  private explore(
-    { host, key, method, name }: HostedMethod,
-    problems: ConfigurationProblem[],
-  ): void {
+  private explore({ host, key, method, name }: HostedMethod, problems: Problems): void {
     const types = typesOf(method);
     if (types.length === 0) return;
-    const scope = scopeProblem(host);
-    const unknown = types.find(
-      (type) => !(WEBHOOK_DELIVERY_EVENTS as readonly string[]).includes(type),
-    );
-    if (unknown !== undefined) {
-      const meant = nearestWord(unknown, WEBHOOK_DELIVERY_EVENTS);
-      const remedy =
-        meant === undefined
-          ? `use ${WEBHOOK_DELIVERY_EVENTS.join(', ')}`
-          : `did you mean "${meant}"?`;
-      const message = `"${unknown}" is not a delivery event; ${remedy}`;
-      problems.push({ path: name, message });
-    } else if (scope !== undefined) {
-      problems.push({ path: name, message: `${scope}: move the method to a singleton` });
-    } else {
-      if (!this.limits.publishes) {
-        this.logger.warn(
-          `${name} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
-        );
-      }
-      this.subscribe(name, new Set(types), host.instance as Record<string, Reaction>, key);
+    const problem = typeProblem(types) ?? scopeProblem(host);
+    if (problem !== undefined) return problems.add(name, problem);
+    if (!this.limits.publishes) {
+      this.logger.warn(
+        `${name} is never called: @OnWebhookDelivery() reacts to deliveries, and WebhookModule has no "publisher".`,
+      );
     }
-  }
-
-  private subscribe(
-    path: string,
-    types: ReadonlySet<string>,
-    instance: Record<string, Reaction>,
-    key: string,
-  ): void {
+    const instance = host.instance as Record<string, Reaction>;
     this.events.events$.subscribe((event) => {
-      if (!types.has(event.type)) return;
-      const run = this.react(path, event, () => instance[key]!(event));
+      if (!types.includes(event.type)) return;
+      const run = this.react(name, event, () => instance[key]!(event));
       this.running.add(run);
       void run.finally(() => this.running.delete(run));
     });
@@ -211,13 +183,23 @@ export class DeliveryReactionExplorer implements OnApplicationBootstrap, OnAppli
   }
 }
 
+/** Why one of the types is no delivery event. */
+function typeProblem(types: readonly string[]): string | undefined {
+  const known: readonly string[] = WEBHOOK_DELIVERY_EVENTS;
+  const unknown = types.find((type) => !known.includes(type));
+  if (unknown === undefined) return undefined;
+  const meant = nearestWord(unknown, known);
+  const remedy = meant === undefined ? `use ${known.join(', ')}` : `did you mean "${meant}"?`;
+  return `"${unknown}" is not a delivery event; ${remedy}`;
+}
+
 /** Why a provider or controller has no single instance to call. */
 function scopeProblem(host: MethodHost): string | undefined {
   if (!host.isDependencyTreeStatic()) {
-    return 'belongs to a request-scoped provider, and a delivery has no request';
+    return 'belongs to a request-scoped provider, and a delivery has no request: move the method to a singleton';
   }
   return host.isTransient
-    ? 'belongs to a transient provider, which has an instance for each class that injects it'
+    ? 'belongs to a transient provider, which has an instance for each class that injects it: move the method to a singleton'
     : undefined;
 }
 

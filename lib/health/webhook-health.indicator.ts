@@ -2,15 +2,17 @@ import { Injectable } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
 import type { Duration } from '../clock/duration.js';
-import { inTime, SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
+import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import { errorType } from '../errors/webhook.error.js';
 import type { KeySetStatus } from '../keys/remote-key-sets.js';
 import { readOptions } from '../options/read-options.js';
 import { duration, object, optional, type Read } from '../options/rules.js';
 import type { PollStatus } from '../receiver/event.poller.js';
-import { checkQueue, type WebhookQueue } from '../queue/webhook-queue.js';
+import { checkQueue } from '../queue/webhook-queue.js';
 import {
   configuredStores,
+  type OwnedQueue,
+  queuesOf,
   readBacklog,
   type WebhookParts,
   webhookPartsOf,
@@ -117,7 +119,7 @@ interface Check {
 }
 
 function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
-  const { receivers, publisher, poller, drain } = parts;
+  const { receivers, poller, drain } = parts;
   const closing = drain.closing
     ? [Promise.resolve({ name: 'application', result: 'shutting_down' })]
     : [];
@@ -125,7 +127,7 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
     name: path,
     result: await resultOf(limits, () => store.check?.()),
   }));
-  const queues = queuesOf(receivers, publisher).flatMap((queue) => [
+  const queues = queuesOf(parts).flatMap((queue) => [
     checkAnswer(queue, limits),
     checkLag(queue, limits),
   ]);
@@ -139,39 +141,17 @@ function checkParts(parts: WebhookParts, limits: Limits): Promise<Check>[] {
   return [...closing, ...stores, ...queues, ...keySets, ...streams];
 }
 
-interface CheckedQueue {
-  readonly owner: string;
-  /** Of received events; absent for the deliveries of the publisher. */
-  readonly receiver?: string;
-  readonly queue: WebhookQueue;
-  readonly clock: WebhookClock;
-}
-
-function queuesOf(
-  receivers: WebhookParts['receivers'],
-  publisher: WebhookParts['publisher'],
-): readonly CheckedQueue[] {
-  const queues = [...receivers.values()].flatMap(({ name, queued, clock }): CheckedQueue[] =>
-    queued === undefined
-      ? []
-      : [{ owner: `receiver "${name}"`, receiver: name, queue: queued.queue, clock }],
-  );
-  if (publisher === undefined) return queues;
-  const { queue, clock } = publisher;
-  return [...queues, { owner: 'publisher', queue, clock }];
-}
-
-async function checkAnswer({ owner, queue }: CheckedQueue, limits: Limits): Promise<Check> {
+async function checkAnswer({ owner, queue }: OwnedQueue, limits: Limits): Promise<Check> {
   return { name: `${owner}.queue`, result: await resultOf(limits, () => checkQueue(queue)) };
 }
 
 /** Deliveries and events are late if their queue has no consumer, or cannot keep up. */
-async function checkLag(checked: CheckedQueue, limits: Limits): Promise<Check> {
+async function checkLag(checked: OwnedQueue, limits: Limits): Promise<Check> {
   const { owner, receiver } = checked;
   const name = `${owner}.${receiver === undefined ? 'deliveries' : 'events'}`;
   let backlog: Awaited<ReturnType<typeof readBacklog>> | undefined;
   const result = await resultOf(limits, async () => {
-    backlog = await readBacklog(checked, receiver);
+    backlog = await readBacklog(checked);
   });
   if (backlog === undefined) return { name, result };
   const { lag: lagMs, pending, dead } = backlog;

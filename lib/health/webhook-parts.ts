@@ -1,5 +1,6 @@
 import type { InjectionToken } from '@nestjs/common';
 import type { ModulesContainer } from '@nestjs/core';
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryEvents } from '../deliveries/webhook-delivery.events.js';
 import { statsOf, type WebhookDeliveryStats } from '../deliveries/delivery-view.js';
 import { EndpointRegistry } from '../endpoints/endpoint.registry.js';
@@ -8,6 +9,7 @@ import {
   PUBLISHER_OPTIONS,
   type ResolvedPublisherOptions,
 } from '../publisher/publisher-options.resolver.js';
+import type { WebhookQueue } from '../queue/webhook-queue.js';
 import { ReceiverDrain } from '../receiver/receiver.drain.js';
 import { EventPoller } from '../receiver/event.poller.js';
 import { type ResolvedInbox, WEBHOOK_INBOX } from '../receiver/inbox/inbox-options.js';
@@ -69,14 +71,34 @@ export function webhookPartsOf(modules: ModulesContainer): readonly WebhookParts
     });
 }
 
-/**
- * Counts the deliveries or received events of a queue that are not done.
- *
- * @param receiver - counts only its events
- */
-export async function readBacklog(
-  { queue, clock }: Pick<ResolvedPublisherOptions, 'queue' | 'clock'>,
-  receiver?: string,
-): Promise<Omit<WebhookDeliveryStats, 'delivered'>> {
+/** A queue, and whose deliveries or events in it are meant. */
+export interface OwnedQueue {
+  readonly owner: string;
+  /** Of received events; absent for the deliveries of the publisher. */
+  readonly receiver?: string;
+  readonly queue: WebhookQueue;
+  readonly clock: WebhookClock;
+}
+
+export function queuesOf({
+  receivers,
+  publisher,
+}: Pick<WebhookParts, 'receivers' | 'publisher'>): readonly OwnedQueue[] {
+  const queues = [...receivers.values()].flatMap(({ name, queued, clock }): OwnedQueue[] =>
+    queued === undefined
+      ? []
+      : [{ owner: `receiver "${name}"`, receiver: name, queue: queued.queue, clock }],
+  );
+  if (publisher === undefined) return queues;
+  const { queue, clock } = publisher;
+  return [...queues, { owner: 'publisher', queue, clock }];
+}
+
+/** Counts the deliveries or received events of a queue that are not done. */
+export async function readBacklog({
+  queue,
+  clock,
+  receiver,
+}: OwnedQueue): Promise<Omit<WebhookDeliveryStats, 'delivered'>> {
   return statsOf(await queue.counts({ receiver, unfinished: true }), clock.now());
 }

@@ -7,7 +7,12 @@ import {
 } from '@opentelemetry/api';
 import { inTime, SystemClock } from '../clock/webhook-clock.js';
 import type { EndpointRegistry } from '../endpoints/endpoint.registry.js';
-import { readBacklog, type WebhookParts } from '../health/webhook-parts.js';
+import {
+  type OwnedQueue,
+  queuesOf,
+  readBacklog,
+  type WebhookParts,
+} from '../health/webhook-parts.js';
 
 /** Name, unit and description. */
 const GAUGES = {
@@ -78,48 +83,36 @@ export class StateGauges {
     this.meter.removeBatchObservableCallback(this.observe, Object.values(this.gauges));
   }
 
-  private async read({ receivers, publisher, endpoints }: WebhookParts): Promise<Reading[]> {
+  private async read(parts: WebhookParts): Promise<Reading[]> {
+    const { receivers, endpoints } = parts;
     const known: Reading[] = endpoints === undefined ? [] : circuits(endpoints);
-    const counts: Promise<readonly Reading[]>[] = [];
-    for (const { name, replayStore, queued, clock } of receivers.values()) {
-      const attributes = { 'webhook.receiver': name };
+    for (const { name, replayStore } of receivers.values()) {
       const { size } = replayStore as { readonly size?: unknown };
+      const attributes = { 'webhook.receiver': name };
       if (typeof size === 'number') known.push({ gauge: 'replay', value: size, attributes });
-      if (queued === undefined) continue;
-      const gauges = ['queued', 'deadLetters', 'queuedLag'] as const;
-      const count = async () => readBacklog({ queue: queued.queue, clock }, name);
-      counts.push(this.count(`queue of receiver "${name}"`, gauges, attributes, count));
     }
-    if (publisher !== undefined) {
-      const gauges = ['pending', 'dead', 'lag'] as const;
-      const count = async () => readBacklog(publisher);
-      counts.push(this.count('queue of the publisher', gauges, {}, count));
-    }
-    return [...known, ...(await Promise.all(counts)).flat()];
+    const queues = this.countDeliveries ? queuesOf(parts) : [];
+    return [...known, ...(await Promise.all(queues.map(backlogOf))).flat()];
   }
+}
 
-  /**
-   * Counts deliveries. If a queue is unavailable, only its own metrics get no value.
-   *
-   * @param gauges - of the pending ones, the dead ones and the lag
-   */
-  private async count(
-    what: string,
-    gauges: readonly Gauge[],
-    attributes: Attributes,
-    count: () => ReturnType<typeof readBacklog>,
-  ): Promise<readonly Reading[]> {
-    if (!this.countDeliveries) return [];
-    let values: readonly number[] = [];
-    try {
-      const late = (): Error => new Error('no answer in time');
-      const { pending, dead, lag } = await inTime(CLOCK, TIME_TO_COUNT, count, late);
-      values = [pending, dead, lag / 1_000];
-    } catch (error) {
-      diag.warn(`nestjs-webhook-token: the ${what} could not be read`, error);
-    }
-    return gauges.map((gauge, index) => ({ gauge, value: values[index], attributes }));
+/** If a queue is unavailable, only its own metrics get no value. */
+async function backlogOf(queue: OwnedQueue): Promise<Reading[]> {
+  const { receiver } = queue;
+  const attributes: Attributes = receiver === undefined ? {} : { 'webhook.receiver': receiver };
+  const gauges: readonly Gauge[] =
+    receiver === undefined ? ['pending', 'dead', 'lag'] : ['queued', 'deadLetters', 'queuedLag'];
+  let values: readonly number[] = [];
+  try {
+    const late = (): Error => new Error('no answer in time');
+    const read = async () => readBacklog(queue);
+    const { pending, dead, lag } = await inTime(CLOCK, TIME_TO_COUNT, read, late);
+    values = [pending, dead, lag / 1_000];
+  } catch (error) {
+    const owner = receiver === undefined ? 'the publisher' : queue.owner;
+    diag.warn(`nestjs-webhook-token: the queue of ${owner} could not be read`, error);
   }
+  return gauges.map((gauge, index) => ({ gauge, value: values[index], attributes }));
 }
 
 function circuits(endpoints: EndpointRegistry): Reading[] {

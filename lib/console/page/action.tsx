@@ -211,7 +211,7 @@ export function Field({
   children,
 }: {
   label: string;
-  hint?: string;
+  hint?: string | undefined;
   children: ComponentChildren;
 }): JSX.Element {
   return (
@@ -225,19 +225,23 @@ export function Field({
 
 export function Select({
   label,
+  hint,
   name,
   options,
   selected,
+  onChange,
 }: {
   label: string;
+  hint?: string | undefined;
   name: string;
   options: Readonly<Record<string, string>>;
   /** Default: the first. */
   selected?: string | undefined;
+  onChange?: (value: string) => void;
 }): JSX.Element {
   return (
-    <Field label={label}>
-      <select name={name}>
+    <Field label={label} hint={hint}>
+      <select name={name} onChange={({ currentTarget }) => onChange?.(currentTarget.value)}>
         {Object.entries(options).map(([value, text]) => (
           <option value={value} key={value} selected={value === selected}>
             {text}

@@ -20,26 +20,17 @@ export function Activity({ session, route: { query } }: ViewProps): JSX.Element 
   const isPortal = session.kind === 'portal';
   const { tenant = query['tenant'] } = session;
   const loaded = useLoaded<ActivityList>('activity', ['activity'], { ...query, tenant });
-  const rows = loaded.data?.items ?? [];
   return (
     <>
-      <Title text={TEXT.title} />
+      <Title text={STRINGS.nav.activity} />
       <p class="intro">{isPortal ? TEXT.introPortal : TEXT.intro}</p>
       <SearchBar
         page="activity"
+        rows={loaded.data?.items}
         filters={[
           { name: 'action', label: TEXT.action, choices: TEXT.actions },
-          {
-            name: 'target',
-            label: TEXT.target,
-            suggestions: rows.map(({ target }) => target),
-            accepts: () => true,
-          },
-          !isPortal && {
-            name: 'tenant',
-            label: TEXT.tenant,
-            suggestions: rows.map((row) => row.tenant),
-          },
+          { name: 'target', label: TEXT.target, suggest: 'target', accepts: () => true },
+          !isPortal && { name: 'tenant', label: STRINGS.labels.tenant, suggest: 'tenant' },
         ]}
         query={query}
         hasTime={false}
@@ -49,17 +40,17 @@ export function Activity({ session, route: { query } }: ViewProps): JSX.Element 
         query={query}
         loaded={loaded}
         empty={TEXT.empty}
-        caption={TEXT.title}
+        caption={STRINGS.nav.activity}
         columns={[
           {
             name: TEXT.action,
             cell: ({ action }) => <span title={action}>{TEXT.actions[action] ?? action}</span>,
           },
           { name: TEXT.target, cell: (row) => <Target of={row} /> },
-          !isPortal && { name: TEXT.tenant, cell: (row) => row.tenant },
+          !isPortal && { name: STRINGS.labels.tenant, cell: (row) => row.tenant },
           { name: TEXT.actor, cell: ({ by, actor }) => actor ?? TEXT.by[by] },
           { name: TEXT.at, cell: ({ at }) => <Time at={at} /> },
-          { name: TEXT.outcome, cell: (row) => <Outcome of={row} /> },
+          { name: STRINGS.labels.outcome, cell: (row) => <Outcome of={row} /> },
         ]}
       />
     </>

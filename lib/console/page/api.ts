@@ -1,4 +1,5 @@
 import type { ConsoleErrorCode, ConsoleProblem } from '../console-api.js';
+import { parseJson } from './format.js';
 import { STRINGS } from './strings.js';
 
 /** Longer than the server takes for the largest action, 1,000 redeliveries. */
@@ -81,11 +82,7 @@ async function call<T>(path: string, init: RequestInit): Promise<T> {
 
 /** Guards of the application answer in their own format. */
 function parseProblem(text: string): ConsoleProblem | undefined {
-  try {
-    const parsed: unknown = JSON.parse(text);
-    const isProblem = typeof parsed === 'object' && parsed !== null && 'code' in parsed;
-    return isProblem ? (parsed as ConsoleProblem) : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = parseJson(text);
+  const isProblem = typeof parsed === 'object' && parsed !== null && 'code' in parsed;
+  return isProblem ? (parsed as ConsoleProblem) : undefined;
 }

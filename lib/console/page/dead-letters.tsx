@@ -1,34 +1,24 @@
 import type { JSX } from 'preact';
-import type { ConsoleSession, DeadLetterList, RetryAnswer } from '../console-api.js';
+import type { DeadLetterList, RetryAnswer } from '../console-api.js';
 import { Action } from './action.js';
 import { act } from './api.js';
 import { Time, Title } from './components.js';
 import { useLoaded } from './live.js';
-import { linkBack, linkTo, type Route, type ViewProps } from './route.js';
+import { linkBack, linkTo, type ViewProps } from './route.js';
 import { Runs } from './runs.js';
 import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deadLetters;
-
-/** Events whose handlers failed in every run, or one of them. */
-export function DeadLetters({ session, route: { query, id } }: ViewProps): JSX.Element {
-  if (id !== undefined) return <DeadLetter session={session} id={id} eventId={query['eventId']} />;
-  return <DeadLetterTable session={session} query={query} />;
-}
+const LABELS = STRINGS.labels;
 
 async function retry(ids: readonly string[]): Promise<string> {
   const { retried } = await act<RetryAnswer>('POST', 'dead-letters/retry', { ids });
   return TEXT.retried(retried.length);
 }
 
-function DeadLetterTable({
-  session,
-  query,
-}: {
-  session: ConsoleSession;
-  query: Route['query'];
-}): JSX.Element {
+/** Events whose handlers failed in every run. */
+export function DeadLetters({ session, route: { query } }: ViewProps): JSX.Element {
   const selection = useSelection();
   const loaded = useLoaded<DeadLetterList>('dead-letters', ['inbox'], query);
   const mayRetry = session.capabilities.includes('redeliver');
@@ -67,15 +57,15 @@ function DeadLetterTable({
         selection={mayRetry ? selection : undefined}
         columns={[
           {
-            name: TEXT.event,
+            name: LABELS.event,
             cell: ({ id, event, eventId }) => (
               <a href={linkTo('dead-letters', id, { eventId })}>{event}</a>
             ),
           },
-          { name: TEXT.receiver, cell: ({ receiver }) => receiver },
+          { name: LABELS.receiver, cell: ({ receiver }) => receiver },
           { name: TEXT.reason, cell: ({ failureReason }) => reasonText(failureReason) },
-          { name: TEXT.runs, isNumber: true, cell: ({ runs }) => runs },
-          { name: TEXT.received, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
+          { name: LABELS.runs, isNumber: true, cell: ({ runs }) => runs },
+          { name: STRINGS.inbox.at, cell: ({ receivedAt }) => <Time at={receivedAt} /> },
           { name: TEXT.died, cell: ({ diedAt }) => <Time at={diedAt} /> },
         ]}
       />
@@ -83,15 +73,11 @@ function DeadLetterTable({
   );
 }
 
-function DeadLetter({
+export function DeadLetter({
   session,
+  route: { query },
   id,
-  eventId,
-}: {
-  session: ConsoleSession;
-  id: string;
-  eventId: string | undefined;
-}): JSX.Element {
+}: ViewProps & { id: string }): JSX.Element {
   return (
     <>
       <a class="back" href={linkBack('dead-letters')}>
@@ -100,10 +86,12 @@ function DeadLetter({
       <Title text={TEXT.one} />
       <div class="buttons">
         {session.capabilities.includes('redeliver') && (
-          <Action kind="main" label={TEXT.retryOne} run={async () => retry([id])} />
+          <Action kind="main" label={STRINGS.inbox.retry} run={async () => retry([id])} />
         )}
         {session.features.inbox && (
-          <a href={linkTo('inbox', undefined, { eventId, outcome: 'dead' })}>{TEXT.request}</a>
+          <a href={linkTo('inbox', undefined, { eventId: query['eventId'], outcome: 'dead' })}>
+            {TEXT.request}
+          </a>
         )}
       </div>
       <Runs id={id} />

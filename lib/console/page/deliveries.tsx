@@ -18,6 +18,7 @@ import { List, useSelection } from './table.js';
 import { reasonText, STRINGS } from './strings.js';
 
 const TEXT = STRINGS.deliveries;
+const LABELS = STRINGS.labels;
 const TONES: Record<DeliveryStatus, Tone> = { pending: 'wait', delivered: 'good', dead: 'bad' };
 
 /** Sends deliveries again, or returns what would be sent again. */
@@ -66,32 +67,24 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
     { ...query, ...own },
     requestOf,
   );
-  const items = loaded.data?.items ?? [];
   return (
     <>
-      <Title text={TEXT.title} />
+      <Title text={STRINGS.nav.deliveries} />
       <SearchBar
         page="deliveries"
-        main={{ name: 'status', label: TEXT.status, choices: STRINGS.status }}
+        rows={loaded.data?.items}
+        main={{ name: 'status', label: LABELS.status, choices: STRINGS.status }}
         filters={[
           {
             name: 'event',
-            label: TEXT.event,
-            suggestions: items.map(({ event }) => event),
+            label: LABELS.event,
+            suggest: 'event',
             accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word) && !/\d{4}/.test(word),
           },
-          {
-            name: 'endpoint',
-            label: TEXT.destination,
-            suggestions: items.map(({ endpointId }) => endpointId),
-          },
-          !isPortal && {
-            name: 'tenant',
-            label: TEXT.tenant,
-            suggestions: items.map(({ tenant }) => tenant),
-          },
+          { name: 'endpoint', label: LABELS.endpoint, suggest: 'endpointId' },
+          !isPortal && { name: 'tenant', label: LABELS.tenant, suggest: 'tenant' },
           { name: 'keyState', label: STRINGS.keys.key, choices: STRINGS.keys.states },
-          { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
+          { name: 'eventId', label: LABELS.eventId, accepts: () => true },
         ]}
         query={query}
       />
@@ -101,12 +94,12 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
         loaded={loaded}
         empty={TEXT.empty}
         emptyNext={TEXT.emptyNext}
-        above={({ items: rows }) => (
+        above={({ items }) => (
           <div class="bar">
-            {mayRedeliver && rows.length > 0 && (
+            {mayRedeliver && items.length > 0 && (
               <SendAgain
-                chosen={rows.filter(({ id }) => selection.has(id))}
-                newest={rows[0]!.createdAt}
+                chosen={items.filter(({ id }) => selection.has(id))}
+                newest={items[0]!.createdAt}
                 filter={Object.keys(asked).length > 0 ? request : undefined}
                 onDone={(left) => {
                   selection.clear();
@@ -118,15 +111,15 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
             {mayErase && <Erase tenant={query['tenant']!} onDone={loaded.reload} />}
           </div>
         )}
-        caption={TEXT.title}
+        caption={STRINGS.nav.deliveries}
         selection={mayRedeliver ? selection : undefined}
         columns={[
           {
-            name: TEXT.event,
+            name: LABELS.event,
             cell: (row) => <a href={linkTo('deliveries', row.id)}>{row.event}</a>,
           },
           {
-            name: TEXT.status,
+            name: LABELS.status,
             cell: (row) => (
               <span>
                 <StatusPill of={row} /> <KeyPill of={row} />
@@ -134,8 +127,8 @@ export function Deliveries({ session, route: { query } }: ViewProps): JSX.Elemen
             ),
           },
           { name: TEXT.reason, cell: ({ failureReason }) => <Reason code={failureReason} /> },
-          { name: TEXT.destination, cell: (row) => <Destination row={row} /> },
-          !isPortal && { name: TEXT.tenant, cell: ({ tenant }) => tenant },
+          { name: LABELS.endpoint, cell: (row) => <Destination row={row} /> },
+          !isPortal && { name: LABELS.tenant, cell: ({ tenant }) => tenant },
           { name: TEXT.attempts, isNumber: true, cell: ({ attemptsMade }) => attemptsMade },
           { name: TEXT.created, cell: ({ createdAt }) => <Time at={createdAt} /> },
           { name: TEXT.next, cell: (row) => <NextAttempt of={row} /> },

@@ -84,11 +84,11 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetails }): JSX.Element
   return (
     <Facts
       facts={[
-        [TEXT.destination, <Destination row={delivery} />],
+        [STRINGS.labels.endpoint, <Destination row={delivery} />],
         [STRINGS.endpoints.url, delivery.url && <code>{delivery.url}</code>],
-        [TEXT.tenant, delivery.tenant],
+        [STRINGS.labels.tenant, delivery.tenant],
         [
-          TEXT.eventId,
+          STRINGS.labels.eventId,
           <a href={linkTo('deliveries', undefined, { eventId: delivery.eventId })}>
             <code>{delivery.eventId}</code>
           </a>,
@@ -108,7 +108,7 @@ function DeliveryFacts({ delivery }: { delivery: DeliveryDetails }): JSX.Element
 /** The attempts in order, with what was waited between them. */
 function Attempts({ of: { attempts } }: { of: DeliveryDetails }): JSX.Element {
   return (
-    <Panel title={TEXT.attemptsTitle}>
+    <Panel title={TEXT.attempts}>
       {attempts.length === 0 ? (
         <Empty text={TEXT.noAttempts} />
       ) : (

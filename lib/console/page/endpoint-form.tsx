@@ -80,7 +80,7 @@ export function EndpointForm({
           <Field label={TEXT.id}>
             <input name="id" />
           </Field>
-          <Field label={TEXT.tenant}>
+          <Field label={STRINGS.labels.tenant}>
             <input name="tenant" />
           </Field>
         </>
@@ -92,7 +92,7 @@ export function EndpointForm({
         <input name="description" defaultValue={endpoint?.description ?? ''} />
       </Field>
       {types !== undefined && <Events types={types} chosen={events} onChange={setEvents} />}
-      <Field label={TEXT.filter} hint={TEXT.filterHint}>
+      <Field label={TEXT.settings.filter} hint={TEXT.filterHint}>
         <textarea
           rows={Math.max(2, filter.split('\n').length)}
           spellcheck={false}
@@ -155,8 +155,6 @@ function NumberInput({
   return <input type="number" step={step} defaultValue={value} {...attributes} />;
 }
 
-const KINDS = ['headers', 'oauth2', 'certificate'] as const;
-
 /** What requests authenticate with besides the signature. It is never shown, so it is kept, removed or replaced. */
 function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.Element {
   const [kind, setKind] = useState<string>('');
@@ -164,20 +162,17 @@ function Credentials({ set = [] }: { set?: EndpointRow['credentials'] }): JSX.El
   return (
     <fieldset class="whole">
       <legend>{TEXT.credentials}</legend>
-      <Field
+      <Select
         label={TEXT.credentialsOf}
         hint={isSet ? TEXT.credentialsSet(set.map((one) => TEXT.credentialKinds[one])) : undefined}
-      >
-        <select name="credentials" onChange={({ currentTarget }) => setKind(currentTarget.value)}>
-          <option value="">{isSet ? TEXT.credentialsKeep : TEXT.credentialsNone}</option>
-          {KINDS.map((one) => (
-            <option value={one} key={one}>
-              {TEXT.credentialKinds[one]}
-            </option>
-          ))}
-          {isSet && <option value="remove">{TEXT.credentialsRemove}</option>}
-        </select>
-      </Field>
+        name="credentials"
+        options={{
+          '': isSet ? TEXT.credentialsKeep : TEXT.credentialsNone,
+          ...TEXT.credentialKinds,
+          ...(isSet && { remove: TEXT.credentialsRemove }),
+        }}
+        onChange={setKind}
+      />
       {kind === 'headers' && (
         <Field label={TEXT.secretHeaders} hint={TEXT.secretHeadersHint}>
           <textarea name="headers" rows={2} required spellcheck={false} autocomplete="off" />

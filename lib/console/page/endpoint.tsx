@@ -74,10 +74,10 @@ export function Endpoint({ session, id }: { session: ConsoleSession; id: string 
               title={TEXT.chart}
               aside={
                 <span class="links">
-                  <a href={linkTo('activity', undefined, { target: id })}>{TEXT.activity}</a>
+                  <a href={linkTo('activity', undefined, { target: id })}>{STRINGS.nav.activity}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id })}>{TEXT.deliveries}</a>
                   <a href={linkTo('deliveries', undefined, { endpoint: id, status: 'dead' })}>
-                    {TEXT.missedOf(endpoint.health.counts?.dead ?? 0)}
+                    {STRINGS.overview.missedCount(endpoint.health.counts?.dead ?? 0)}
                   </a>
                 </span>
               }
@@ -116,7 +116,7 @@ function EndpointFacts({
         [TEXT.id, <code>{endpoint.id}</code>],
         [TEXT.url, <code>{endpoint.url}</code>],
         [TEXT.events, <code>{endpoint.events.join(', ')}</code>],
-        [TEXT.tenant, endpoint.tenant],
+        [STRINGS.labels.tenant, endpoint.tenant],
         ...Object.entries(endpoint.settings)
           // The format says it, with what the publisher has set.
           .filter(([name]) => name !== 'profile')
@@ -126,7 +126,7 @@ function EndpointFacts({
           endpoint.credentials?.map((kind) => TEXT.credentialKinds[kind]).join(', '),
         ],
         [
-          TEXT.disabled,
+          STRINGS.health.disabled,
           disabled && (
             <>
               {STRINGS.disabledReason[disabled.reason]}, <Time at={disabled.at} />

@@ -28,7 +28,7 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
   };
   return (
     <>
-      <Title text={TEXT.title}>
+      <Title text={STRINGS.nav.endpoints}>
         {mayAdd && (
           <button type="button" class="main" onClick={() => setIsAdding(true)}>
             {TEXT.add}
@@ -41,10 +41,10 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
         loaded={loaded}
         empty={TEXT.empty}
         emptyNext={mayAdd ? TEXT.emptyAdd : TEXT.emptyConfigure}
-        caption={TEXT.title}
+        caption={STRINGS.nav.endpoints}
         columns={[
           {
-            name: TEXT.endpoint,
+            name: STRINGS.labels.endpoint,
             cell: ({ id, description, url }) => (
               <span class="who">
                 <a href={linkTo('endpoints', id)}>{description ?? id}</a>
@@ -61,7 +61,7 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
               </span>
             ),
           },
-          kind === 'console' && { name: TEXT.tenant, cell: (row) => row.tenant },
+          kind === 'console' && { name: STRINGS.labels.tenant, cell: (row) => row.tenant },
           {
             name: TEXT.successRate,
             isNumber: true,
@@ -69,12 +69,12 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
               rate === undefined ? '' : percent(rate),
           },
           {
-            name: TEXT.waiting,
+            name: STRINGS.labels.waiting,
             isNumber: true,
             cell: ({ health }) => health.counts && number(health.counts.pending),
           },
           {
-            name: TEXT.missed,
+            name: STRINGS.status.dead,
             isNumber: true,
             cell: ({ id, health: { counts } }) =>
               counts === undefined || counts.dead === 0 ? (
@@ -94,7 +94,7 @@ export function Endpoints({ session, route: { query } }: ViewProps): JSX.Element
       />
       {isAdding && (
         <EndpointForm
-          title={TEXT.addTitle}
+          title={TEXT.add}
           session={session}
           onClose={() => setIsAdding(false)}
           onSave={add}

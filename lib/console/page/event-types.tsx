@@ -15,7 +15,7 @@ export function EventTypes({ session }: { session: ConsoleSession }): JSX.Elemen
   const loaded = useLoaded<EventTypeList>('event-types', []);
   return (
     <>
-      <Title text={TEXT.title} />
+      <Title text={STRINGS.nav['event-types']} />
       <p class="intro">{TEXT.intro}</p>
       <Content loaded={loaded}>
         {({ items }) =>

@@ -2,6 +2,7 @@ import { FILTER, matchesFilter } from '../../endpoints/endpoint-filter.js';
 import { Problems } from '../../options/problems.js';
 import { matchesEvent } from '../../token/event-name.js';
 import type { EventTypeList } from '../console-api.js';
+import { parseJson } from './format.js';
 import { STRINGS } from './strings.js';
 
 export interface FilterCheck {
@@ -18,12 +19,8 @@ export function checkFilter(
   chosen: readonly string[],
 ): FilterCheck {
   if (text.trim() === '') return { examples: [] };
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(text);
-  } catch {
-    return { problem: STRINGS.endpoints.noJson, examples: [] };
-  }
+  const parsed = parseJson(text);
+  if (parsed === undefined) return { problem: STRINGS.endpoints.noJson, examples: [] };
   const found = new Problems();
   const filter = FILTER(parsed, found, 'filter');
   const [problem] = found.all;

@@ -88,7 +88,7 @@ const MAX_INDENT = 40;
 
 /** Indents JSON, and keeps numbers, names and escapes as they were sent; returns other strings as they are. */
 export function indented(text: string, contentType: string): string {
-  if (!contentType.includes('json') || !isJson(text)) return text;
+  if (!contentType.includes('json') || parseJson(text) === undefined) return text;
   let depth = 0;
   const newLine = (): string => `\n${'  '.repeat(Math.min(depth, MAX_INDENT))}`;
   return text.replace(JSON_TOKENS, (token: string, opening?: string, closing?: string) => {
@@ -114,11 +114,11 @@ export function indented(text: string, contentType: string): string {
   });
 }
 
-function isJson(text: string): boolean {
+/** `undefined` if it is no JSON. */
+export function parseJson(text: string): unknown {
   try {
-    JSON.parse(text);
-    return true;
+    return JSON.parse(text);
   } catch {
-    return false;
+    return undefined;
   }
 }

@@ -31,7 +31,7 @@ export function healthText({
   const parts = {
     healthy: [rate],
     idle: [TEXT.noAttempt],
-    paused: [TEXT.onRequest, start],
+    paused: [STRINGS.disabledReason.requested, start],
     disabled: [STRINGS.disabledReason[reason as 'gone'] ?? reason, start],
     failing: [
       reasonText(reason),

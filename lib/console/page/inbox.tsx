@@ -15,11 +15,12 @@ import { useLoaded } from './live.js';
 import { Payload } from './payload.js';
 import { linkBack, linkTo, type Route } from './route.js';
 import { Runs } from './runs.js';
-import { requestOf, SearchBar, type Filter } from './search.js';
+import { requestOf, SearchBar } from './search.js';
 import { List, Table } from './table.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.inbox;
+const LABELS = STRINGS.labels;
 const TONES: Record<InboxOutcome, Tone> = {
   handled: 'good',
   queued: 'wait',
@@ -32,14 +33,31 @@ const TONES: Record<InboxOutcome, Tone> = {
 
 export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
   const loaded = useLoaded<InboxList, Route['query']>('inbox', ['inbox'], query, requestOf);
-  const items = loaded.data?.items ?? [];
   return (
     <>
       <Title text={TEXT.title} />
       <SearchBar
         page="inbox"
+        rows={loaded.data?.items}
         main={{ name: 'kind', label: TEXT.kind, choices: TEXT.kinds }}
-        filters={filtersOf(items)}
+        filters={[
+          {
+            name: 'code',
+            label: TEXT.code,
+            suggest: 'code',
+            accepts: (word) => /^[a-z]+(_[a-z]+)+$/.test(word),
+          },
+          {
+            name: 'event',
+            label: LABELS.event,
+            suggest: 'event',
+            accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
+          },
+          { name: 'issuer', label: TEXT.issuer, suggest: 'issuer' },
+          { name: 'outcome', label: LABELS.outcome, choices: TEXT.outcomes },
+          { name: 'receiver', label: LABELS.receiver, suggest: 'receiver' },
+          { name: 'eventId', label: LABELS.eventId, accepts: () => true },
+        ]}
         query={query}
       />
       <List
@@ -58,9 +76,9 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
               </a>
             ),
           },
-          { name: TEXT.outcome, cell: (row) => <Outcome row={row} /> },
+          { name: LABELS.outcome, cell: (row) => <Outcome row={row} /> },
           { name: TEXT.code, cell: ({ code }) => code && <code>{code}</code> },
-          { name: TEXT.event, cell: (row) => claimed(row, row.event) },
+          { name: LABELS.event, cell: (row) => claimed(row, row.event) },
           { name: TEXT.issuer, cell: (row) => claimed(row, row.issuer) },
           {
             name: TEXT.request,
@@ -70,32 +88,11 @@ export function Inbox({ route: { query } }: { route: Route }): JSX.Element {
               </code>
             ),
           },
-          { name: TEXT.status, isNumber: true, cell: ({ status }) => status },
+          { name: LABELS.status, isNumber: true, cell: ({ status }) => status },
         ]}
       />
     </>
   );
-}
-
-function filtersOf(items: readonly InboxRow[]): Filter[] {
-  return [
-    {
-      name: 'code',
-      label: TEXT.code,
-      suggestions: items.map(({ code }) => code),
-      accepts: (word) => /^[a-z]+(_[a-z]+)+$/.test(word),
-    },
-    {
-      name: 'event',
-      label: TEXT.event,
-      suggestions: items.map(({ event }) => event),
-      accepts: (word) => /^[a-z][\w-]*(\.[\w-]+)*$/i.test(word),
-    },
-    { name: 'issuer', label: TEXT.issuer, suggestions: items.map(({ issuer }) => issuer) },
-    { name: 'outcome', label: TEXT.outcome, choices: TEXT.outcomes },
-    { name: 'receiver', label: TEXT.receiver, suggestions: items.map(({ receiver }) => receiver) },
-    { name: 'eventId', label: TEXT.eventId, suggestions: [], accepts: () => true },
-  ];
 }
 
 /** One request: why it was answered as it was, and what it carried. */
@@ -153,14 +150,14 @@ function EntryFacts({ entry }: { entry: InboxDetails }): JSX.Element {
       facts={[
         [TEXT.at, <Time at={entry.at} />],
         [TEXT.request, <code>{`${entry.method} ${entry.path}`}</code>],
-        [TEXT.status, entry.status],
-        [TEXT.event, claimed(entry, entry.event)],
-        [TEXT.eventId, claimed(entry, entry.eventId)],
+        [LABELS.status, entry.status],
+        [LABELS.event, claimed(entry, entry.event)],
+        [LABELS.eventId, claimed(entry, entry.eventId)],
         [TEXT.issuer, claimed(entry, entry.issuer)],
         [TEXT.kid, claimed(entry, entry.kid)],
-        [TEXT.receiver, entry.receiver],
+        [LABELS.receiver, entry.receiver],
         [TEXT.size, entry.size === undefined ? undefined : bytes(entry.size)],
-        [TEXT.runs, entry.runs],
+        [LABELS.runs, entry.runs],
       ]}
     />
   );

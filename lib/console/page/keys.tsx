@@ -80,7 +80,7 @@ export function BlockedKeys({
         columns={[
           { name: TEXT.key, cell: ({ orderingKey }) => <code>{orderingKey}</code> },
           {
-            name: TEXT.missed,
+            name: STRINGS.status.dead,
             cell: ({ deliveryId, event }) => <a href={linkTo('deliveries', deliveryId)}>{event}</a>,
           },
           { name: STRINGS.deliveries.reason, cell: (row) => <Reason code={row.failureReason} /> },
@@ -90,7 +90,7 @@ export function BlockedKeys({
             cell: ({ deliveryId, orderingKey }) => (
               <span class="buttons">
                 <Action
-                  label={TEXT.retry}
+                  label={STRINGS.deliveries.retryNow}
                   run={async () => {
                     const { text } = await resend({ id: deliveryId, status: 'dead' });
                     reload();

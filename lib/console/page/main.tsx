@@ -4,7 +4,7 @@ import type { ConsoleOverview, ConsoleSession } from '../console-api.js';
 import { Activity } from './activity.js';
 import { act, get, type ApiError } from './api.js';
 import { messageOf, setBrandName, Title, toast, Toasts } from './components.js';
-import { DeadLetters } from './dead-letters.js';
+import { DeadLetter, DeadLetters } from './dead-letters.js';
 import { Deliveries } from './deliveries.js';
 import { Delivery } from './delivery.js';
 import { Endpoint } from './endpoint.js';
@@ -216,38 +216,28 @@ function focusMain(): void {
   document.querySelector('main')?.focus();
 }
 
-function View({
-  session,
-  route,
-  overview,
-}: ViewProps & { overview: Loaded<ConsoleOverview> }): JSX.Element {
-  const { page, id } = route;
-  switch ((page || FIRST) as Section) {
-    case 'overview':
-      return <Overview session={session} route={route} overview={overview} />;
-    case 'deliveries':
-      return id === undefined ? (
-        <Deliveries session={session} route={route} />
-      ) : (
-        <Delivery session={session} id={id} />
-      );
-    case 'endpoints':
-      return id === undefined ? (
-        <Endpoints session={session} route={route} />
-      ) : (
-        <Endpoint session={session} id={id} />
-      );
-    case 'event-types':
-      return <EventTypes session={session} />;
-    case 'inbox':
-      return id === undefined ? <Inbox route={route} /> : <InboxEntry session={session} id={id} />;
-    case 'dead-letters':
-      return <DeadLetters session={session} route={route} />;
-    case 'activity':
-      return <Activity session={session} route={route} />;
-    default:
-      return <Title text={STRINGS.notFound} />;
-  }
+interface SectionView {
+  readonly All: (props: ViewProps & { overview: Loaded<ConsoleOverview> }) => JSX.Element;
+  /** One entry of its list. */
+  readonly One?: (props: ViewProps & { id: string }) => JSX.Element;
+}
+
+const VIEWS: Readonly<Record<Section, SectionView>> = {
+  overview: { All: Overview },
+  deliveries: { All: Deliveries, One: Delivery },
+  endpoints: { All: Endpoints, One: Endpoint },
+  'event-types': { All: EventTypes },
+  inbox: { All: Inbox, One: InboxEntry },
+  'dead-letters': { All: DeadLetters, One: DeadLetter },
+  activity: { All: Activity },
+};
+
+function View(props: ViewProps & { overview: Loaded<ConsoleOverview> }): JSX.Element {
+  const { page, id } = props.route;
+  const section = page || FIRST;
+  if (!Object.hasOwn(VIEWS, section)) return <Title text={STRINGS.notFound} />;
+  const { All, One } = VIEWS[section as Section];
+  return id === undefined || One === undefined ? <All {...props} /> : <One {...props} id={id} />;
 }
 
 render(<App />, document.getElementById('app')!);

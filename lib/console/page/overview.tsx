@@ -25,7 +25,7 @@ export function Overview({
   const stats = useLoaded<ConsoleStats, typeof wanted>(path, ['deliveries'], wanted, statsRequest);
   return (
     <>
-      <Title text={TEXT.title}>
+      <Title text={STRINGS.nav.overview}>
         {features.deliveries && (
           <Choice
             label={TEXT.range}
@@ -102,20 +102,20 @@ function Numbers({
   return (
     <div class="cards">
       <Card
-        name={TEXT.delivered}
+        name={STRINGS.status.delivered}
         value={done === 0 ? '–' : percent(delivered / done)}
         detail={TEXT.of(delivered, done)}
         href={of('delivered')}
       />
       <Card
-        name={TEXT.missed}
+        name={STRINGS.status.dead}
         value={failed}
         detail={TEXT.missedInAll(dead)}
         href={of('dead')}
         isBad={failed > 0}
       />
       <Card
-        name={TEXT.waiting}
+        name={STRINGS.labels.waiting}
         value={pending}
         detail={[
           lag > 1_000 ? TEXT.late(duration(lag)) : TEXT.onTime,
@@ -185,18 +185,18 @@ function Received({ overview: { inbox, deadLetters } }: { overview: ConsoleOverv
   const of = (kind: string): string => linkTo('inbox', undefined, { kind });
   return (
     <section>
-      <h2>{TEXT.received}</h2>
+      <h2>{STRINGS.inbox.title}</h2>
       <div class="cards">
         {inbox !== undefined && (
           <>
             <Card
-              name={TEXT.accepted}
+              name={STRINGS.inbox.kinds.accepted}
               value={inbox.accepted}
               detail={TEXT.kept}
               href={of('accepted')}
             />
             <Card
-              name={TEXT.refused}
+              name={STRINGS.inbox.kinds.refused}
               value={inbox.refused}
               detail={TEXT.refusedWhy}
               href={of('refused')}
@@ -208,7 +208,7 @@ function Received({ overview: { inbox, deadLetters } }: { overview: ConsoleOverv
         )}
         {deadLetters !== undefined && (
           <Card
-            name={TEXT.deadLetters}
+            name={STRINGS.deadLetters.title}
             value={deadLetters}
             detail={TEXT.deadLettersWhy}
             href={linkTo('dead-letters')}

@@ -1,12 +1,12 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { RecoveryAnswer, RecoveryPreview, RecoveryRow } from '../console-api.js';
-import { Action, Field, FormDialog } from './action.js';
+import { Action, FormDialog, Select } from './action.js';
 import { act } from './api.js';
 import { messageOf, Panel, Pill, Time, type Tone } from './components.js';
 import { now } from './format.js';
 import { useLoaded, type Loaded } from './live.js';
-import { RANGES, requestOf } from './search.js';
+import { requestOf } from './search.js';
 import { STRINGS } from './strings.js';
 
 const TEXT = STRINGS.recover;
@@ -81,15 +81,13 @@ function RecoverDialog({
         return TEXT.started;
       }}
     >
-      <Field label={TEXT.since}>
-        <select value={last} onChange={({ currentTarget }) => setLast(currentTarget.value)}>
-          {[...Object.keys(RANGES), ''].map((value) => (
-            <option value={value} key={value}>
-              {value === '' ? TEXT.ever : STRINGS.search.lastRanges[value as keyof typeof RANGES]}
-            </option>
-          ))}
-        </select>
-      </Field>
+      <Select
+        label={TEXT.since}
+        name="last"
+        options={{ ...STRINGS.search.lastRanges, '': TEXT.ever }}
+        selected={last}
+        onChange={setLast}
+      />
       <p role="status">{text}</p>
       <small>{TEXT.note}</small>
     </FormDialog>

@@ -23,7 +23,9 @@ export function Runs({ id }: { id: string }): JSX.Element {
                   <div class="attempt">
                     <strong>{TEXT.run(run)}</strong>
                     <Pill tone={failureReason === undefined ? 'good' : 'bad'}>
-                      {failureReason === undefined ? TEXT.handled : TEXT.failed}
+                      {failureReason === undefined
+                        ? STRINGS.inbox.outcomes.handled
+                        : STRINGS.inbox.outcomes.failed}
                     </Pill>
                     <span>{failureReason !== undefined && reasonText(failureReason)}</span>
                     <span class="muted">

@@ -11,29 +11,32 @@ const TEXT = STRINGS.search;
 export const RANGES = { '1h': 3_600_000, '24h': 86_400_000, '7d': 604_800_000 } as const;
 
 /** A filter of a list: its name in the URL and in the search field, and values to suggest. */
-export interface Filter {
+interface Filter<Row> {
   readonly name: string;
   readonly label: string;
   /** Shown names of the values, if there are only these. */
   readonly choices?: Readonly<Record<string, string>>;
-  readonly suggestions?: readonly (string | undefined)[];
+  /** The member of the listed rows whose values are suggested, if there are no choices. */
+  readonly suggest?: keyof Row;
   /** Whether a word without a name is a value of it. */
   readonly accepts?: (word: string) => boolean;
 }
 
 /** One search field, a chip for each filter, presets of the time, and the values of the main filter. */
-export function SearchBar({
+export function SearchBar<Row>({
   page,
+  rows = [],
   filters: given,
   main,
   query: { after: _after, ...values },
   hasTime = true,
 }: {
   page: string;
+  rows: readonly Row[] | undefined;
   /** `false` leaves one out. */
-  filters: readonly (Filter | false)[];
+  filters: readonly (Filter<Row> | false)[];
   /** The filter whose values are always shown; absent if it has too many. */
-  main?: Filter;
+  main?: Filter<Row>;
   query: Route['query'];
   hasTime?: boolean;
 }): JSX.Element {
@@ -78,12 +81,10 @@ export function SearchBar({
           spellcheck={false}
         />
         <datalist id="suggestions">
-          {filters.flatMap(({ name, choices, suggestions = Object.keys(choices ?? {}) }) =>
-            [...new Set(suggestions)].flatMap((value) =>
-              value === undefined
-                ? []
-                : [<option value={`${name}:${quoted(value)}`} key={value} />],
-            ),
+          {filters.flatMap((filter) =>
+            suggestionsOf(filter, rows).map((value) => (
+              <option value={`${filter.name}:${quoted(value)}`} key={value} />
+            )),
           )}
         </datalist>
         {hasTime && (
@@ -135,6 +136,12 @@ export function SearchBar({
   );
 }
 
+function suggestionsOf<Row>({ choices, suggest }: Filter<Row>, rows: readonly Row[]): string[] {
+  if (suggest === undefined) return Object.keys(choices ?? {});
+  const values = rows.map((row) => row[suggest] as string | undefined);
+  return [...new Set(values)].filter((value) => value !== undefined);
+}
+
 /** A word, or `"several words"`, with or without a name of a filter before it. */
 const WORDS = /(?:(\w+):)?(?:"((?:[^"\\]|\\.)*)"(?!\S)|(\S+))/g;
 
@@ -150,7 +157,7 @@ function quoted(value: string): string {
  */
 function readSearch(
   text: string,
-  filters: readonly Filter[],
+  filters: readonly Omit<Filter<unknown>, 'suggest'>[],
   hasTime: boolean,
 ): Record<string, string> {
   const found: Record<string, string> = {};

@@ -64,6 +64,17 @@ export const GERMAN: Messages = {
     clear: 'Alle Filter entfernen',
   },
 
+  labels: {
+    event: 'Ereignis',
+    eventId: 'Id des Ereignisses',
+    endpoint: 'Endpunkt',
+    tenant: 'Mandant',
+    receiver: 'Empfänger',
+    status: 'Status',
+    outcome: 'Ergebnis',
+    runs: 'Läufe',
+    waiting: 'Wartend',
+  },
   status: { pending: 'Wartet', delivered: 'Zugestellt', dead: 'Nicht zugestellt' },
   health: {
     disabled: 'Deaktiviert',
@@ -118,16 +129,12 @@ export const GERMAN: Messages = {
   },
 
   overview: {
-    title: 'Übersicht',
     range: 'Zeitraum',
     show: 'Zeigen',
     fail: (count) =>
       count === 1 ? '1 Endpunkt ist gestört.' : `${number(count)} Endpunkte sind gestört.`,
-    delivered: 'Zugestellt',
     of: (delivered, all) => `${number(delivered)} von ${number(all)}`,
-    missed: 'Nicht zugestellt',
     missedInAll: (count) => `${number(count)} insgesamt`,
-    waiting: 'Wartend',
     late: (time) => `die älteste ist ${time} zu spät`,
     onTime: 'keine ist zu spät',
     held: (count) => `${number(count)} warten auf Vorgänger`,
@@ -147,30 +154,20 @@ export const GERMAN: Messages = {
     allFine: 'Kein Endpunkt braucht Aufmerksamkeit.',
     missedCount: (count) => `${number(count)} nicht zugestellt`,
     waitingCount: (count) => `${number(count)} wartend`,
-    received: 'Empfangene Anfragen',
-    accepted: 'Angenommen',
     kept: 'von denen, die gespeichert sind',
-    refused: 'Abgelehnt',
     refusedWhy: 'öffnen Sie eine, um den Grund zu sehen',
     dropped: 'Nicht gespeichert',
     droppedWhy: 'zu viele kamen gleichzeitig an',
-    deadLetters: 'Fehlgeschlagene Ereignisse',
     deadLettersWhy: 'ihre Handler schlugen in jedem Lauf fehl',
   },
 
   deliveries: {
-    title: 'Zustellungen',
     one: (id) => `Zustellung ${id}`,
     back: '← Alle Zustellungen',
     empty: 'Es wurde noch kein Ereignis veröffentlicht.',
     emptyNext:
       'Eine Zustellung erscheint hier, sobald ein Ereignis an einen Endpunkt veröffentlicht wird.',
     id: 'Id der Zustellung',
-    status: 'Status',
-    event: 'Ereignis',
-    eventId: 'Id des Ereignisses',
-    destination: 'Endpunkt',
-    tenant: 'Mandant',
     attempts: 'Versuche',
     round: 'Durchgang',
     created: 'Veröffentlicht',
@@ -178,7 +175,6 @@ export const GERMAN: Messages = {
     next: 'Nächster Versuch',
     reason: 'Grund',
     trace: 'Trace-Id',
-    attemptsTitle: 'Versuche',
     noAttempts: 'Es gab noch keinen Versuch.',
     attempt: (count) => `Versuch ${count}`,
     accepted: 'angenommen',
@@ -226,7 +222,6 @@ export const GERMAN: Messages = {
     states: { waiting: 'Wartet auf Vorgänger', blocking: 'Blockiert Nachfolger' },
     key: 'Reihenfolgeschlüssel',
     sequence: 'Folgenummer',
-    missed: 'Nicht zugestellt',
     since: 'Seit',
     actions: 'Aktionen',
     count: (count) =>
@@ -235,7 +230,6 @@ export const GERMAN: Messages = {
     blocks: (key) =>
       `Spätere Zustellungen des Schlüssels ${key} warten, bis diese erneut gesendet oder übersprungen wird.`,
     showBlocker: 'Die nicht zugestellte zeigen',
-    retry: 'Jetzt wiederholen',
     skip: 'Überspringen',
     skipTitle: 'Diese Zustellung überspringen',
     skipAsk: (key) =>
@@ -278,12 +272,10 @@ export const GERMAN: Messages = {
   },
 
   endpoints: {
-    title: 'Endpunkte',
     back: '← Alle Endpunkte',
     empty: 'Es gibt noch keinen Endpunkt.',
     emptyAdd: 'Fügen Sie die URL hinzu, die Ereignisse empfangen soll.',
     emptyConfigure: 'Endpunkte werden in der Konfiguration oder von Ihrem Anbieter hinzugefügt.',
-    endpoint: 'Endpunkt',
     id: 'Id',
     url: 'URL',
     events: 'Ereignisse',
@@ -292,7 +284,6 @@ export const GERMAN: Messages = {
     otherNames: 'Weitere Namen und Muster',
     eventsHint: 'Durch Kommas getrennt. order.* passt zu order.paid.',
     noEvents: 'Wählen Sie mindestens ein Ereignis.',
-    filter: 'Filter',
     filterHint:
       'Optional: nur Ereignisse mit diesem Inhalt, als JSON. {"data":{"total":{"$gte":100}}}',
     noJson: 'Der Filter ist kein gültiges JSON.',
@@ -340,7 +331,6 @@ export const GERMAN: Messages = {
     },
     acknowledged: 'Bestätigtes Format',
     lastTime: 'zuletzt',
-    activity: 'Aktivität',
     settings: {
       filter: 'Filter',
       profile: 'Format',
@@ -352,7 +342,6 @@ export const GERMAN: Messages = {
       method: 'Methode',
       headers: 'Header',
     },
-    tenant: 'Mandant',
     description: 'Name',
     health: 'Zustand',
     successRate: 'Zugestellt, 24 Std.',
@@ -360,9 +349,6 @@ export const GERMAN: Messages = {
     since: (time) => `seit ${time}`,
     nextTry: (time) => `nächster Versuch ${time}`,
     noAttempt: 'noch kein Versuch',
-    onRequest: 'auf Wunsch',
-    waiting: 'Wartend',
-    missed: 'Nicht zugestellt',
     lastSuccess: 'Letzter Erfolg',
     counts: 'Zustellungen',
     countsOf: ({ pending, delivered, dead }) =>
@@ -376,12 +362,10 @@ export const GERMAN: Messages = {
       })[state],
     source: 'Festgelegt in',
     sources: { options: 'der Konfiguration', store: 'dem Endpunktspeicher' },
-    disabled: 'Deaktiviert',
     created: 'Angelegt',
     chart: 'Zustellungen der letzten 24 Stunden',
     quiet: 'In den letzten 24 Stunden wurde kein Ereignis an diesen Endpunkt gesendet.',
     add: 'Endpunkt hinzufügen',
-    addTitle: 'Endpunkt hinzufügen',
     edit: 'Bearbeiten',
     editTitle: 'Endpunkt bearbeiten',
     save: 'Speichern',
@@ -433,11 +417,9 @@ export const GERMAN: Messages = {
       'Geben Sie dieses Geheimnis jetzt dem Empfänger. Es kann nicht noch einmal gezeigt werden.',
     secretDone: 'Ich habe es gespeichert',
     deliveries: 'Alle Zustellungen',
-    missedOf: (count) => `${number(count)} nicht zugestellt`,
   },
 
   eventTypes: {
-    title: 'Ereignisse',
     intro:
       'Die Ereignisse, die hier veröffentlicht werden. Ein Endpunkt empfängt die, die er abonniert hat.',
     deprecated: 'Veraltet',
@@ -463,7 +445,6 @@ export const GERMAN: Messages = {
     emptyNext: 'Anfragen an Ihre Empfänger erscheinen hier, abgelehnte mit dem Grund.',
     kind: 'Art',
     kinds: { accepted: 'Angenommen', refused: 'Abgelehnt' },
-    outcome: 'Ergebnis',
     outcomes: {
       handled: 'Verarbeitet',
       queued: 'In der Warteschlange',
@@ -474,17 +455,12 @@ export const GERMAN: Messages = {
       refused: 'Abgelehnt',
     },
     code: 'Code',
-    status: 'Status',
     at: 'Empfangen',
     request: 'Anfrage',
-    event: 'Ereignis',
-    eventId: 'Id des Ereignisses',
     issuer: 'Aussteller',
     claimed: (value) => `${value} (behauptet, nicht geprüft)`,
     kid: 'Schlüssel',
-    receiver: 'Empfänger',
     size: 'Größe',
-    runs: 'Läufe',
     headers: 'Header',
     explanation: 'Warum sie abgelehnt wurde',
     step: 'Prüfung',
@@ -502,15 +478,10 @@ export const GERMAN: Messages = {
     back: '← Alle fehlgeschlagenen Ereignisse',
     intro: 'Ereignisse, die bestätigt wurden und deren Handler in jedem Lauf fehlschlugen.',
     empty: 'Nichts ist fehlgeschlagen: Jedes bestätigte Ereignis wurde verarbeitet.',
-    event: 'Ereignis',
-    receiver: 'Empfänger',
-    runs: 'Läufe',
     reason: 'Letzter Fehler',
-    received: 'Empfangen',
     died: 'Aufgegeben',
     request: 'Die Anfrage zeigen',
     retry: 'Ausgewählte erneut ausführen',
-    retryOne: 'Handler erneut ausführen',
     retried: (count) =>
       count === 1
         ? '1 Ereignis wird erneut verarbeitet.'
@@ -518,12 +489,9 @@ export const GERMAN: Messages = {
     runsTitle: 'Läufe der Handler',
     noRuns: 'Es ist kein Lauf gespeichert.',
     run: (run) => `Lauf ${run}`,
-    handled: 'Verarbeitet',
-    failed: 'Fehlgeschlagen',
   },
 
   activity: {
-    title: 'Aktivität',
     intro: 'Was Benutzer taten, und was mit Endpunkten geschah.',
     introPortal: 'Was hier getan wurde, und was mit Ihren Endpunkten geschah.',
     empty: 'Es gab noch keine Aktion.',
@@ -532,9 +500,7 @@ export const GERMAN: Messages = {
     actor: 'Von',
     by: { operator: 'einem Betreiber', partner: 'einem Partner', system: 'automatisch' },
     target: 'An',
-    tenant: 'Mandant',
     affected: (count) => `${number(count)} betroffen`,
-    outcome: 'Ergebnis',
     outcomes: {
       done: 'erledigt',
       failed: 'fehlgeschlagen',
