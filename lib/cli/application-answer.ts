@@ -9,24 +9,17 @@ export interface ApplicationAnswer {
   readonly detail: string | undefined;
 }
 
-/** Members with a message: of a problem detail (RFC 9457), and of an exception of Nest. */
-interface ErrorBody {
-  readonly code?: unknown;
-  readonly detail?: unknown;
-  readonly message?: unknown;
-  readonly errors?: unknown;
-}
-
 /** Reads the code and the message of an answer; a body of another form is shown as it is. */
 export function readApplicationAnswer({ headers, body }: CallAnswer): ApplicationAnswer {
   const text = body.toString().trim();
   const parsed = parseJson(text);
-  const json: ErrorBody = isObject(parsed) ? parsed : {};
-  const code = [headers['webhook-error']].flat()[0] ?? json.code;
+  // The members of a problem detail (RFC 9457), and of an exception of Nest.
+  const { code: own, detail: problem, message, errors } = isObject(parsed) ? parsed : {};
+  const code = [headers['webhook-error']].flat()[0] ?? own;
   const description = /error_description="([^"]*)"/.exec(headers['www-authenticate'] ?? '')?.[1];
-  const message = [json.detail ?? json.message].flat().map(textOf).filter(isPresent).join('; ');
-  const errors = Array.isArray(json.errors) ? json.errors.map(textOf).join('; ') : '';
-  const known = [message, errors].filter(isPresent).join(': ');
+  const what = [problem ?? message].flat().map(textOf).filter(isPresent).join('; ');
+  const causes = Array.isArray(errors) ? errors.map(textOf).join('; ') : '';
+  const known = [what, causes].filter(isPresent).join(': ');
   const detail = [known, description, text].find(isPresent);
   return {
     code: typeof code === 'string' ? printable(code) : undefined,

@@ -5,62 +5,44 @@ const NAME = 'nestjs-webhook-token';
 
 /** All commands. To add one, write a file that exports `help`, `options` and `run`, and add a row here. */
 const COMMANDS: Commands = {
-  keygen: {
-    summary: 'creates a shared secret or a key pair',
-    load: () => import('./keygen.command.js'),
-  },
-  sign: {
-    summary: 'prints a signed request',
-    load: () => import('./sign.command.js'),
-  },
-  send: {
-    summary: 'sends a signed event and explains the answer',
-    load: () => import('./send.command.js'),
-  },
-  listen: {
-    summary: 'receives, verifies and prints webhooks on this machine',
-    load: () => import('./listen.command.js'),
-  },
-  verify: {
-    summary: 'verifies a token',
-    load: () => import('./verify.command.js'),
-  },
-  decode: {
-    summary: 'prints a token without verifying it',
-    load: () => import('./decode.command.js'),
-  },
-  conformance: {
-    summary: 'tests a receiver in any language against the protocol',
-    load: () => import('./conformance.command.js'),
-  },
-  explain: {
-    summary: 'explains why a captured request is accepted or refused',
-    load: () => import('./explain.command.js'),
-  },
-  console: {
-    summary: 'shows the PostgreSQL stores in a browser',
-    load: () => import('./console.command.js'),
-  },
-  migrate: {
-    summary: 'creates or updates the PostgreSQL tables of the stores',
-    load: () => import('./migrate.command.js'),
-  },
-  status: {
-    summary: 'lists applied and pending migrations of these tables',
-    load: () => import('./status.command.js'),
-  },
-  sql: {
-    summary: 'prints the migrations as SQL for your own migration tool',
-    load: () => import('./sql.command.js'),
-  },
-  import: {
-    summary: 'imports endpoints and secrets from svix, outpost, convoy or @nestjs/webhooks',
-    load: () => import('./import.command.js'),
-  },
-  completion: {
-    summary: 'prints a completion script for bash, zsh or fish',
-    load: () => import('./completion.command.js'),
-  },
+  keygen: ['creates a shared secret or a key pair', () => import('./keygen.command.js')],
+  sign: ['prints a signed request', () => import('./sign.command.js')],
+  send: ['sends a signed event and explains the answer', () => import('./send.command.js')],
+  listen: [
+    'receives, verifies and prints webhooks on this machine',
+    () => import('./listen.command.js'),
+  ],
+  verify: ['verifies a token', () => import('./verify.command.js')],
+  decode: ['prints a token without verifying it', () => import('./decode.command.js')],
+  conformance: [
+    'tests a receiver in any language against the protocol',
+    () => import('./conformance.command.js'),
+  ],
+  explain: [
+    'explains why a captured request is accepted or refused',
+    () => import('./explain.command.js'),
+  ],
+  console: ['shows the PostgreSQL stores in a browser', () => import('./console.command.js')],
+  migrate: [
+    'creates or updates the PostgreSQL tables of the stores',
+    () => import('./migrate.command.js'),
+  ],
+  status: [
+    'lists applied and pending migrations of these tables',
+    () => import('./status.command.js'),
+  ],
+  sql: [
+    'prints the migrations as SQL for your own migration tool',
+    () => import('./sql.command.js'),
+  ],
+  import: [
+    'imports endpoints and secrets from svix, outpost, convoy or @nestjs/webhooks',
+    () => import('./import.command.js'),
+  ],
+  completion: [
+    'prints a completion script for bash, zsh or fish',
+    () => import('./completion.command.js'),
+  ],
 };
 
 /**
@@ -90,8 +72,9 @@ export async function runCommandLine(args: readonly string[], streams: CommandIo
     );
     return USAGE;
   }
+  const [, load] = COMMANDS[name]!;
   const { runCommand } = await import('./arguments.js');
-  return runCommand(name, await COMMANDS[name]!.load(), rest, io, COMMANDS);
+  return runCommand(name, await load(), rest, io, COMMANDS);
 }
 
 /**
@@ -117,7 +100,7 @@ function escaping(stream: CommandOutput): CommandOutput {
 function help(): string {
   const width = Math.max(...Object.keys(COMMANDS).map(({ length }) => length));
   const rows = Object.entries(COMMANDS).map(
-    ([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`,
+    ([name, [summary]]) => `  ${name.padEnd(width)}  ${summary}`,
   );
   return [
     `Usage: ${NAME} <command> [options]`,

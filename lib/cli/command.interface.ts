@@ -35,12 +35,10 @@ export interface CommandModule {
   run(given: never, io: CommandIo, all: Commands): Promise<number>;
 }
 
-export type Commands = Readonly<Record<string, Command>>;
-
-export interface Command {
-  readonly summary: string;
-  load(): Promise<CommandModule>;
-}
+/** Commands by name. */
+export type Commands = Readonly<
+  Record<string, readonly [summary: string, load: () => Promise<CommandModule>]>
+>;
 
 /** The exit code for wrong usage, and for output that cannot be written. */
 export const USAGE = 2;

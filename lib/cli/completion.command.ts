@@ -58,7 +58,7 @@ export async function run(
     throw new UsageError('Pass one shell: bash, zsh or fish.');
   }
   const commands: (readonly [string, readonly string[]])[] = [];
-  for (const [name, { load }] of Object.entries(all)) {
+  for (const [name, [, load]] of Object.entries(all)) {
     commands.push([name, optionsOf((await load()).help)]);
   }
   io.stdout.write(SCRIPTS[shell]!(commands));

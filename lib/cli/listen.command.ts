@@ -80,13 +80,11 @@ export async function run({ values, positionals }: Given, io: CommandIo): Promis
   const port = readPort(values.port);
   const rules = await readRules(values, io.env);
   const forwardTo = values['forward-to'];
-  const listener = new Listener({
-    rules,
-    failures: readFailures(values.fail),
-    target: forwardTo === undefined ? undefined : readTarget(forwardTo, values),
-    write: (entry) =>
-      void io.stdout.write(values.json === true ? `${printableJson(entry)}\n` : print(entry)),
-  });
+  const failures = readFailures(values.fail);
+  const target = forwardTo === undefined ? undefined : readTarget(forwardTo, values);
+  const write = (entry: ListenEntry): void =>
+    void io.stdout.write(values.json === true ? `${printableJson(entry)}\n` : print(entry));
+  const listener = new Listener(rules, failures, target, write);
   return listen(listener, port, rules.issuer, io);
 }
 
@@ -147,18 +145,17 @@ interface ListenEntry extends Outcome, Partial<ReceivedEvent> {
   readonly verified: boolean;
 }
 
-interface ListenerParts {
-  readonly rules: RequestRules;
-  readonly failures: readonly number[];
-  readonly target: CallTarget | undefined;
-  readonly write: (entry: ListenEntry) => void;
-}
-
 class Listener {
   private readonly attempts = new Map<string, number>();
   private readonly closing = new AbortController();
 
-  constructor(private readonly parts: ListenerParts) {}
+  /** @param failures - the statuses of the first attempts of each event */
+  constructor(
+    private readonly rules: RequestRules,
+    private readonly failures: readonly number[],
+    private readonly target: CallTarget | undefined,
+    private readonly write: (entry: ListenEntry) => void,
+  ) {}
 
   /** Answers a request; never rejects. */
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -166,10 +163,10 @@ class Listener {
     const base = { time: new Date().toISOString(), method };
     try {
       const incoming = fromNodeRequest(request, { kind: 'stream', stream: request });
-      const opened = await openRequest(incoming, this.parts.rules);
+      const opened = await openRequest(incoming, this.rules);
       const event = this.count(opened);
       const { entry, answer } = await this.answer(request, opened.body.readNow(), event.attempt);
-      this.parts.write({ ...base, verified: true, ...event, ...entry });
+      this.write({ ...base, verified: true, ...event, ...entry });
       const passedBack = answer === undefined ? {} : headersOf(answer);
       if (closesConnection(request, false)) response.setHeader('Connection', 'close');
       response.writeHead(entry.status, { ...passedBack, 'Cache-Control': 'no-store' });
@@ -177,7 +174,7 @@ class Listener {
     } catch (error) {
       const answer = refusalOf(error);
       const { code, detail } = answer.problem!;
-      this.parts.write({ ...base, status: answer.status, verified: false, code, error: detail });
+      this.write({ ...base, status: answer.status, verified: false, code, error: detail });
       sendAnswer(request, response, answer, { close: true });
     }
   }
@@ -200,9 +197,9 @@ class Listener {
     body: Buffer,
     attempt: number,
   ): Promise<{ entry: Outcome; answer?: CallAnswer }> {
-    const failure = this.parts.failures[attempt - 1];
+    const failure = this.failures[attempt - 1];
     if (failure !== undefined) return { entry: { status: failure } };
-    const { target } = this.parts;
+    const { target } = this;
     if (target === undefined) return { entry: { status: 204 } };
     try {
       const forwarded = {

@@ -104,14 +104,10 @@ function addMismatchHints(
       `the hash is the ${otherAlgorithm} of the body, but the token names another algorithm`,
     );
   } else {
-    addVariantHint((bytes) => digest(algorithm, bytes) === expected, body, add);
+    const variant = findBodyVariant(body, (bytes) => digest(algorithm, bytes) === expected);
+    if (variant === undefined) return;
+    add(variant.code, `the hash is that of ${variant.form}: ${variant.cause}`);
   }
-}
-
-/** Finds a change that explains the hash. */
-function addVariantHint(isSent: (bytes: Buffer) => boolean, body: Buffer, add: AddHint): void {
-  const found = findBodyVariant(body, isSent);
-  if (found !== undefined) add(found.code, `the hash is that of ${found.form}: ${found.cause}`);
 }
 
 /** Finds a change of the body that explains why its digest or signature does not hold. */

@@ -23,7 +23,7 @@ export function repairHeader(headers: RequestHeaders): RepairedHeader | undefine
     });
   }
   let value = values[0]?.trim() ?? '';
-  for (const { code, detail, apply } of REPAIRS) {
+  for (const [code, detail, apply] of REPAIRS) {
     const repaired = apply(value);
     if (repaired !== value) damage.push({ code, detail });
     value = repaired;
@@ -34,12 +34,8 @@ export function repairHeader(headers: RequestHeaders): RepairedHeader | undefine
     : undefined;
 }
 
-interface Repair {
-  readonly code: ExplanationHintCode;
-  readonly detail: string;
-  /** Repairs a value; returns an undamaged one as it is. */
-  readonly apply: (value: string) => string;
-}
+/** Repairs a value; returns an undamaged one as it is. */
+type Repair = (value: string) => string;
 
 const THREE_PARTS = /^[^\s.]+\.[^\s.]+\.[^\s.]+$/;
 
@@ -47,62 +43,54 @@ const THREE_PARTS = /^[^\s.]+\.[^\s.]+\.[^\s.]+$/;
  * Outermost damage first. The header is unauthenticated, so no expression may take quadratic time: none starts a match within a
  * run that it has tried before.
  */
-const REPAIRS: readonly Repair[] = [
-  {
-    code: 'token_url_encoded',
-    detail: 'the Authorization header is URL-encoded',
-    apply: (text) => (/%[0-9a-f]{2}/i.test(text) ? urlDecoded(text) : text),
-  },
-  {
-    code: 'authorization_repeated',
-    detail: 'two credentials are joined by a comma: a proxy has merged two Authorization headers',
-    apply: (text) => (text.includes(',') ? text.slice(0, text.indexOf(',')).trim() : text),
-  },
-  {
-    code: 'token_quoted',
-    detail: 'the Authorization header is in quotes',
-    apply: unquoted,
-  },
-  {
-    code: 'scheme_doubled',
-    detail: '"Bearer" is repeated: the client adds it to a value that already has it',
-    apply: (text) => text.replace(/^bearer[\s:]+(?=bearer[\s:])/i, ''),
-  },
-  {
-    code: 'scheme_missing',
-    detail: '"Bearer" is missing before the token',
-    apply: (text) => (THREE_PARTS.test(text) ? `Bearer ${text}` : text),
-  },
-  {
-    code: 'scheme_other',
-    detail: 'the scheme before the token is not "Bearer" and a space',
-    apply: (text) =>
+const REPAIRS: readonly (readonly [code: ExplanationHintCode, detail: string, apply: Repair])[] = [
+  [
+    'token_url_encoded',
+    'the Authorization header is URL-encoded',
+    (text) => (/%[0-9a-f]{2}/i.test(text) ? urlDecoded(text) : text),
+  ],
+  [
+    'authorization_repeated',
+    'two credentials are joined by a comma: a proxy has merged two Authorization headers',
+    (text) => (text.includes(',') ? text.slice(0, text.indexOf(',')).trim() : text),
+  ],
+  ['token_quoted', 'the Authorization header is in quotes', unquoted],
+  [
+    'scheme_doubled',
+    '"Bearer" is repeated: the client adds it to a value that already has it',
+    (text) => text.replace(/^bearer[\s:]+(?=bearer[\s:])/i, ''),
+  ],
+  [
+    'scheme_missing',
+    '"Bearer" is missing before the token',
+    (text) => (THREE_PARTS.test(text) ? `Bearer ${text}` : text),
+  ],
+  [
+    'scheme_other',
+    'the scheme before the token is not "Bearer" and a space',
+    (text) =>
       text.replace(/^(?!bearer\s)[A-Za-z][\w-]{0,15}[:\s]+(?![:\s])(?=\S+\.\S+\.)/i, 'Bearer '),
-  },
-  {
-    code: 'token_quoted',
-    detail: 'the token is in quotes',
-    apply: inToken(unquoted),
-  },
-  {
-    code: 'token_split',
-    detail: 'the token contains white space: it was wrapped, or copied with a line break',
-    apply: inToken((token) => token.replace(/\s+/g, '')),
-  },
-  {
-    code: 'token_padded',
-    detail: 'a part of the token ends in "=": remove the base64url padding',
-    apply: (text) => text.replace(/(?<!=)=+(?=\.|$)/g, ''),
-  },
-  {
-    code: 'token_base64',
-    detail: 'the token contains "+" or "/": encode it as base64url, not as base64',
-    apply: inToken((token) => token.replace(/\+/g, '-').replace(/\//g, '_')),
-  },
+  ],
+  ['token_quoted', 'the token is in quotes', inToken(unquoted)],
+  [
+    'token_split',
+    'the token contains white space: it was wrapped, or copied with a line break',
+    inToken((token) => token.replace(/\s+/g, '')),
+  ],
+  [
+    'token_padded',
+    'a part of the token ends in "=": remove the base64url padding',
+    (text) => text.replace(/(?<!=)=+(?=\.|$)/g, ''),
+  ],
+  [
+    'token_base64',
+    'the token contains "+" or "/": encode it as base64url, not as base64',
+    inToken((token) => token.replace(/\+/g, '-').replace(/\//g, '_')),
+  ],
 ];
 
 /** Repairs what follows "Bearer". */
-function inToken(repair: (token: string) => string): Repair['apply'] {
+function inToken(repair: (token: string) => string): Repair {
   return (text) =>
     text.replace(/^(bearer\s+)(.*)$/is, (_, scheme, rest) => scheme + repair(rest as string));
 }

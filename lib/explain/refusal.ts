@@ -10,8 +10,6 @@ export interface Refusal {
   readonly code: string;
   readonly status: number;
   readonly message: string;
-  /** The wrong claim; only after the signature is verified. */
-  readonly claim: string | undefined;
   readonly step: ExplanationStepName;
   /** Whether the signature is verified. */
   readonly authenticated: boolean;
@@ -68,7 +66,6 @@ export function refusalOf(error: unknown, observed: ObservedRequest): Refusal {
     code: error.code,
     status: statusOf(error.code),
     message: error.message,
-    claim,
     step,
     authenticated: claim !== undefined || isAfterSignature(step, observed),
   };
@@ -131,7 +128,6 @@ export async function refusalByDefinition(
     code,
     status,
     message: `the data is not valid data of ${event}: ${constraintsOf(issues)}`,
-    claim: undefined,
     step: 'definition',
     authenticated: true,
   };

@@ -9,8 +9,8 @@ import {
   receiverFiles,
   TEST_ENVIRONMENT,
 } from './generated-files.js';
-import { decoratedPart, findRootModule, importOf, type RootModule } from './root-module.js';
-import { sourcesBelow } from './source-text.js';
+import { decoratedPart, findRootModule, importOf } from './root-module.js';
+import { type Source, sourcesBelow } from './source-text.js';
 
 /** The options that `nest add` passes. */
 export interface NestAddOptions {
@@ -31,6 +31,21 @@ interface JestConfig {
   transformIgnorePatterns?: readonly string[];
   readonly rootDir?: string;
   setupFiles?: readonly string[];
+}
+
+/** The project that is changed. */
+interface Project {
+  readonly tree: Tree;
+  readonly logger: SchematicContext['logger'];
+  readonly sourceRoot: string;
+  readonly sources: readonly Source[];
+  readonly manifest: Manifest;
+  /** The packages of the manifest, with their versions. */
+  readonly packages: Readonly<Record<string, string>>;
+  /** Ends relative imports. */
+  readonly extension: '.js' | '';
+  /** The Jest configuration of the end-to-end tests: an application of a monorepo has its own. */
+  readonly e2e: string;
 }
 
 const GUIDE =
@@ -59,28 +74,32 @@ export default function nestAdd({
       return tree;
     }
     const manifest = readJson<Manifest>(tree, 'package.json');
-    const isEsm = manifest.type === 'module';
-    for (const [name, content] of Object.entries(receiverFiles(isEsm ? '.js' : ''))) {
+    const packages = { ...manifest.devDependencies, ...manifest.dependencies };
+    const extension = manifest.type === 'module' ? '.js' : '';
+    const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
+    const project = {
+      tree,
+      logger,
+      sourceRoot,
+      sources,
+      manifest,
+      packages,
+      extension,
+      e2e,
+    } as const;
+    for (const [name, content] of Object.entries(receiverFiles(extension))) {
       createFile(tree, `${sourceRoot}/webhooks/${name}`, content);
     }
-    const isImported = importModule(tree, context, {
-      root: findRootModule(tree, sourceRoot, sources),
-      sourceRoot,
-      extension: isEsm ? '.js' : '',
-      configures: !sources.some(({ code }) => /\bConfigModule\s*\.\s*forRoot/.test(code)),
-    });
-    // An application of a monorepo has its own tests, and runs with the .env of the workspace.
-    const e2e = posix.join(posix.dirname(sourceRoot), E2E_JEST);
-    const packages = { ...manifest.devDependencies, ...manifest.dependencies };
+    const isImported = importModule(project);
     const isNest11 = /^\D*11\b/.test(packages['@nestjs/common'] ?? '');
     // The Jest of a Nest 12 project loads ES modules: Nest 12 consists of them.
-    if (isNest11 && !isEsm) configureJest(tree, context, { manifest, packages, e2e });
-    setTestEnvironment(tree, context, e2e);
+    if (isNest11 && extension === '') configureJest(project);
+    setTestEnvironment(project);
     addDependencies(manifest, isNest11);
     writeJson(tree, 'package.json', manifest);
-    writeEnvironment(tree, context, sourceRoot);
-    warnOfModuleResolution(tree, context);
-    warnOfTypeScript(tree, context, manifest);
+    writeEnvironment(project);
+    warnOfModuleResolution(project);
+    warnOfTypeScript(project);
     if (!skipInstall) {
       const options = { command: 'install', quiet: true, hideOutput: true };
       context.addTask({ toConfiguration: () => ({ name: 'node-package', options }) });
@@ -106,26 +125,14 @@ function createFile(tree: Tree, path: string, content: string): void {
  *
  * @returns whether the root module was changed
  */
-function importModule(
-  tree: Tree,
-  { logger }: SchematicContext,
-  {
-    root,
-    sourceRoot,
-    extension,
-    configures,
-  }: {
-    readonly root: RootModule | undefined;
-    readonly sourceRoot: string;
-    readonly extension: string;
-    readonly configures: boolean;
-  },
-): boolean {
+function importModule({ tree, logger, sourceRoot, sources, extension }: Project): boolean {
+  const root = findRootModule(tree, sourceRoot, sources);
+  const isConfigured = sources.some(({ code }) => /\bConfigModule\s*\.\s*forRoot/.test(code));
   const module = posix.join(sourceRoot, 'webhooks/webhooks.module');
   const modules = [
-    ...(configures
-      ? [{ name: 'ConfigModule', alias: 'NestConfigModule', call: '.forRoot()', from: CONFIG }]
-      : []),
+    ...(isConfigured
+      ? []
+      : [{ name: 'ConfigModule', alias: 'NestConfigModule', call: '.forRoot()', from: CONFIG }]),
     { name: 'WebhooksModule', alias: 'WebhookReceiverModule', call: '', from: `${module}.ts` },
   ];
   const sayWhatToAdd = (problem: string): false => {
@@ -187,19 +194,7 @@ function addDependencies(manifest: Manifest, isNest11: boolean): void {
 }
 
 /** Tests that import the root module load this package from now on. */
-function configureJest(
-  tree: Tree,
-  { logger }: SchematicContext,
-  {
-    manifest,
-    packages,
-    e2e,
-  }: {
-    readonly manifest: Manifest;
-    readonly packages: Readonly<Record<string, string>>;
-    readonly e2e: string;
-  },
-): void {
+function configureJest({ tree, logger, manifest, packages, e2e }: Project): void {
   if (!Object.hasOwn(packages, 'jest')) return;
   const withEntries = (config: JestConfig): JestConfig => {
     const { transform, ...entries } = JEST_ENTRIES;
@@ -227,7 +222,7 @@ function configureJest(
 const SETUP_FILES = /\bsetupFiles:\s*\[\s*(?:['"].+?['"],\s*)*['"].+?['"]/;
 
 /** End-to-end tests import the root module, so they would fail in a clone without `.env`. */
-function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: string): void {
+function setTestEnvironment({ tree, logger, e2e }: Project): void {
   const tests = posix.dirname(e2e);
   const environment = `${tests}/webhooks.env.ts`;
   // In a workspace with Vitest, Nest still generates a configuration of Jest for each application.
@@ -258,8 +253,11 @@ function setTestEnvironment(tree: Tree, { logger }: SchematicContext, e2e: strin
   if (!tree.exists(environment)) tree.create(environment, TEST_ENVIRONMENT);
 }
 
-/** Writes a generated secret only to a file that is not committed. */
-function writeEnvironment(tree: Tree, { logger }: SchematicContext, sourceRoot: string): void {
+/**
+ * Writes a generated secret only to a file that is not committed. An application of a monorepo runs with the .env of the
+ * workspace.
+ */
+function writeEnvironment({ tree, logger, sourceRoot }: Project): void {
   append(tree, '.env.example', { WEBHOOK_ISSUER: EXAMPLE_ISSUER, WEBHOOK_SECRET: '' });
   // Below the comment, the secret is one that this schematic has generated.
   const [foreign = ''] = textOf(tree, '.env').split(ENVIRONMENT_COMMENT);
@@ -298,7 +296,7 @@ function hasVariable(environment: string, name: string): boolean {
   return new RegExp(`^(?:export )?${name}\\s*=`, 'm').test(environment);
 }
 
-function warnOfModuleResolution(tree: Tree, { logger }: SchematicContext): void {
+function warnOfModuleResolution({ tree, logger }: Project): void {
   const config = textOf(tree, 'tsconfig.json');
   if (/"module(?:Resolution)?"\s*:\s*"(?:node(?:next|1[68]|20)|bundler)"/i.test(config)) return;
   logger.warn(
@@ -309,7 +307,7 @@ function warnOfModuleResolution(tree: Tree, { logger }: SchematicContext): void 
 /** Since 5.8, `module: nodenext` allows a CommonJS project to import an ES module. */
 const OLD_TYPESCRIPT = /^(?:[~^]?[1-4]\b|~?5\.[0-7]\b)/;
 
-function warnOfTypeScript(tree: Tree, { logger }: SchematicContext, manifest: Manifest): void {
+function warnOfTypeScript({ tree, logger, manifest }: Project): void {
   const installed = 'node_modules/typescript/package.json';
   const version = tree.exists(installed)
     ? readJson<{ readonly version: string }>(tree, installed).version

@@ -8,7 +8,7 @@ import { isObject, parseJson, scanJson } from '../token/json.js';
 import { isEventName } from '../token/event-name.js';
 import { parseJsonPayload } from '../token/payload.js';
 import type { ClaimRule } from './jwt.js';
-import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
+import { type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import {
   claimRules,
   createJwtSender,
@@ -54,7 +54,7 @@ export function googlePush(options: GooglePushOptions): WebhookSender {
     accepts: (value) => typeof value === 'string' && accounts.includes(value.toLowerCase()),
     example: accounts[0],
   };
-  return createJwtSender(resolveJwtKeys(keysOfSender(read, GOOGLE_KEYS), 'googlePush'), {
+  return createJwtSender(resolveJwtKeys(read, 'googlePush', GOOGLE_KEYS), {
     name: 'google-push',
     rules: {
       issuers: ['https://accounts.google.com', 'accounts.google.com'],
@@ -176,7 +176,7 @@ export function eventGrid(options: EventGridOptions): WebhookSender {
   const own = ({ data }: SenderMessage): string | undefined =>
     stringAt(data, 'eventType') ?? stringAt(data, 'type');
   const { issuers, jwksUri } = entra(tenant);
-  return createJwtSender(resolveJwtKeys(keysOfSender(read, jwksUri), 'eventGrid'), {
+  return createJwtSender(resolveJwtKeys(read, 'eventGrid', jwksUri), {
     name: 'event-grid',
     rules: { issuers, audience, tolerance, claims: claimRules(claims) },
     event: read.event ?? own,

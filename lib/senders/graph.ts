@@ -6,7 +6,7 @@ import { parseJsonPayload } from '../token/payload.js';
 import { invalidClaim } from '../token/validate-claims.js';
 import { entra } from './cloud-presets.js';
 import { type JwtRules, verifyJwt } from './jwt.js';
-import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
+import { type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import { JWT_SENDER } from './jwt-sender.js';
 import { NAMES, SECRETS } from './option-rules.js';
 import {
@@ -66,7 +66,7 @@ export function graph(options: GraphOptions): WebhookSender {
   const read = readOptions(OPTIONS, options, 'graph');
   const { clientState, tenant, audience, tolerance } = read;
   const { issuers, jwksUri } = entra(tenant ?? 'common');
-  const keys = audience && resolveJwtKeys(keysOfSender(read, jwksUri), 'graph');
+  const keys = audience && resolveJwtKeys(read, 'graph', jwksUri);
   const rules: JwtRules | undefined = keys && {
     keys,
     issuers,

@@ -58,9 +58,15 @@ interface ReadKeyOptions extends Omit<JwtKeyOptions, 'jwksFetch'> {
 
 /**
  * @param path - the function's name, for messages
+ * @param knownJwksUri - the sender's key set, unless the options have keys
  * @throws {@link WebhookConfigurationError}
  */
-export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
+export function resolveJwtKeys(
+  given: Partial<ReadKeyOptions>,
+  path: string,
+  knownJwksUri?: string,
+): JwtKeys {
+  const options = withKnownKeySet(given, knownJwksUri);
   const { secret, jwksUri, key, signingKey } = options;
   const problems = new Problems(path);
   const signer = signerOf(options, problems);
@@ -86,12 +92,13 @@ export function resolveJwtKeys(options: ReadKeyOptions, path: string): JwtKeys {
   };
 }
 
-/** The keys of a sender whose key set is known, unless there are others. */
-export function keysOfSender(options: Partial<ReadKeyOptions>, jwksUri?: string): ReadKeyOptions {
-  const { jwksFetch = readOptions(JWT_KEYS.jwksFetch, {}, ''), ...keys } = options;
-  const { secret, keys: listed, jwksUri: given, signingKey } = keys;
-  const isGiven = [secret, listed, given, signingKey].some((one) => one !== undefined);
-  return { ...keys, jwksFetch, jwksUri: isGiven ? given : jwksUri };
+function withKnownKeySet(
+  { jwksFetch = readOptions(JWT_KEYS.jwksFetch, {}, ''), ...given }: Partial<ReadKeyOptions>,
+  knownJwksUri: string | undefined,
+): ReadKeyOptions {
+  const { secret, keys, jwksUri, signingKey } = given;
+  const hasKeys = [secret, keys, jwksUri, signingKey].some((one) => one !== undefined);
+  return { ...given, jwksFetch, jwksUri: hasKeys ? jwksUri : knownJwksUri };
 }
 
 function listedKeys(
@@ -182,7 +189,7 @@ class LookedUpKeys {
 
   private async find(kid: string): Lookup['found'] {
     const now = this.clock.now();
-    const recent = this.others.get(kid, now) ?? this.known.get(kid, now);
+    const recent = this.others.recent(kid, now) ?? this.known.recent(kid, now);
     if (recent !== undefined) return recent.found;
     if (!this.mayAsk(kid, now)) {
       throw unavailable('too many unknown keys were named in this minute');
@@ -266,27 +273,18 @@ class UnknownKeys {
   }
 }
 
-class RecentLookups {
-  private readonly lookups = new Map<string, Lookup>();
-
+/** The last lookups, by the id of the key. */
+class RecentLookups extends Map<string, Lookup> {
   /** The lookup of a key, unless it is too old. */
-  get(kid: string, now: number): Lookup | undefined {
-    const lookup = this.lookups.get(kid);
+  recent(kid: string, now: number): Lookup | undefined {
+    const lookup = this.get(kid);
     return lookup !== undefined && Math.abs(now - lookup.since) < KEPT ? lookup : undefined;
   }
 
-  has(kid: string): boolean {
-    return this.lookups.has(kid);
-  }
-
-  set(kid: string, lookup: Lookup): void {
-    this.lookups.delete(kid);
-    if (this.lookups.size >= MAX_KEPT) this.lookups.delete(this.lookups.keys().next().value!);
-    this.lookups.set(kid, lookup);
-  }
-
-  delete(kid: string): void {
-    this.lookups.delete(kid);
+  override set(kid: string, lookup: Lookup): this {
+    this.delete(kid);
+    if (this.size >= MAX_KEPT) this.delete(this.keys().next().value!);
+    return super.set(kid, lookup);
   }
 }
 

@@ -4,7 +4,7 @@ import { isIdentifier } from '../token/identifier.js';
 import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
 import { invalidClaim } from '../token/validate-claims.js';
-import { type JwtKeyOptions, keysOfSender, resolveJwtKeys } from './jwt-keys.js';
+import { type JwtKeyOptions, resolveJwtKeys } from './jwt-keys.js';
 import { claimRules, createJwtSender, JWT_SENDER, type JwtSenderOptions } from './jwt-sender.js';
 import { NAMES } from './option-rules.js';
 import type { SenderMessage, SenderOptions, WebhookSender } from './sender.js';
@@ -74,13 +74,8 @@ function a2aName({ data }: SenderMessage): string | undefined {
     stringAt(data, 'statusUpdate', 'status', 'state') ??
     stringAt(data, 'task', 'status', 'state') ??
     stringAt(data, 'status', 'state');
-  return (
-    state &&
-    `task.${state
-      .replace(/^TASK_STATE_/, '')
-      .toLowerCase()
-      .replaceAll('_', '-')}`
-  );
+  const word = state?.replace(/^TASK_STATE_/, '').toLowerCase();
+  return word && `task.${word.replaceAll('_', '-')}`;
 }
 
 /** A body of 1.0 around the data, unless the data is a body. */
@@ -116,7 +111,7 @@ const QSTASH = object<QstashOptions>()({
 export function qstash(options: QstashOptions): WebhookSender {
   const read = readOptions(QSTASH, options, 'qstash');
   const { event = () => 'message', tolerance, url } = read;
-  return createJwtSender(resolveJwtKeys(keysOfSender(read), 'qstash'), {
+  return createJwtSender(resolveJwtKeys(read, 'qstash'), {
     name: 'qstash',
     header: 'upstash-signature',
     digest: { claim: 'body', encoding: 'base64url' },
@@ -177,7 +172,7 @@ export function plaid(options: PlaidOptions): WebhookSender {
     const notAfter = typeof end === 'number' ? new Date(end * 1_000) : undefined;
     return { alg: 'ES256', key: { kty, crv, x, y }, notAfter };
   };
-  return createJwtSender(resolveJwtKeys({ ...keysOfSender({ signingKey }), key }, 'plaid'), {
+  return createJwtSender(resolveJwtKeys({ signingKey, key }, 'plaid'), {
     name: 'plaid',
     header: 'plaid-verification',
     digest: { claim: 'request_body_sha256' },

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import { WebhookPayloadError, WebhookTokenError } from '../errors/webhook.error.js';
 import type { Duration } from '../clock/duration.js';
 import { readOptions } from '../options/read-options.js';
@@ -16,7 +15,7 @@ import { readBearerToken } from '../request/open-request.js';
 import type { RequestHeaders } from '../request/webhook-scheme.js';
 import { parseCompactToken, readClaims, unpadded } from '../token/decoding.js';
 import { isObject } from '../token/json.js';
-import { hashMismatch } from '../token/payload-hash.js';
+import { digest as digestOf, hashMismatch } from '../token/payload-hash.js';
 import {
   type ClaimRule,
   type JwtClaims,
@@ -198,7 +197,8 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       if (digest === undefined || claims === undefined) return { token };
       return {
         token,
-        holdsFor: (body) => isSame(boundDigest(claims, digest), inEncoding(sha256(body), digest)),
+        holdsFor: (body) =>
+          isSame(boundDigest(claims, digest), inEncoding(digestOf('sha256', body), digest)),
       };
     },
     async read(headers, now) {
@@ -228,7 +228,7 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       const { headers, body } = composeTest(message, compose);
       const claims = {
         ...testClaims(rules, message),
-        ...(digest && { [digest.claim]: inEncoding(sha256(body), digest) }),
+        ...(digest && { [digest.claim]: inEncoding(digestOf('sha256', body), digest) }),
       };
       const token = await signTest(rules, claims, name);
       const credentials = scheme === 'none' ? token : `${scheme} ${token}`;
@@ -277,8 +277,4 @@ function boundDigest(claims: JwtClaims, { claim, encoding }: JwtDigest): string 
 function inEncoding(digest: string, { encoding = 'hex' }: JwtDigest = { claim: '' }): string {
   const hex = digest.slice('sha256:'.length);
   return unpadded(Buffer.from(hex, 'hex').toString(encoding));
-}
-
-function sha256(body: Buffer): string {
-  return `sha256:${hash('sha256', body)}`;
 }

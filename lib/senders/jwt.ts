@@ -55,6 +55,8 @@ export interface VerifiedJwt {
   readonly expires: number;
 }
 
+type Times = Pick<VerifiedJwt, 'issuedAt' | 'expires'>;
+
 const MAX_MEMBERS = 2_000;
 
 /**
@@ -92,11 +94,7 @@ function isOfType(typ: unknown, expected: string | undefined): boolean {
   return typ.toLowerCase().replace(/^application\//, '') === (expected ?? 'jwt');
 }
 
-function checkClaims(
-  claims: JwtClaims,
-  rules: JwtRules,
-  now: number,
-): { readonly issuedAt: number | undefined; readonly expires: number } {
+function checkClaims(claims: JwtClaims, rules: JwtRules, now: number): Times {
   const { issuers } = rules;
   const { iss, aud } = claims;
   if (issuers !== undefined && !(issuers as readonly unknown[]).includes(iss)) {
@@ -115,11 +113,7 @@ function checkClaims(
 /** Longer than the tokens of any known sender: what is handled is remembered until its token ends. */
 const MAX_LIFETIME = 2 * 86_400;
 
-function checkTimes(
-  claims: JwtClaims,
-  { tolerance, maxAge }: JwtRules,
-  now: number,
-): { readonly issuedAt: number | undefined; readonly expires: number } {
+function checkTimes(claims: JwtClaims, { tolerance, maxAge }: JwtRules, now: number): Times {
   const time = (name: string): number | undefined =>
     claims[name] === undefined ? undefined : numericDate(name, claims[name]);
   const [iat, nbf, exp] = [time('iat'), time('nbf'), time('exp')];

@@ -1,6 +1,4 @@
-import { createHmac } from 'node:crypto';
 import {
-  isSame,
   parseStandardWebhooksKey,
   signedContent,
   type StandardWebhooksKey,
@@ -109,11 +107,6 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
       const signatures = signature.split(' ').map((part) => part.replace(/^v1a?,/, ''));
       const holdsFor = (signed: Buffer): boolean =>
         secret.some((one) => one.holdsFor(signed, signatures));
-      const holdsWith = (by: Buffer | undefined, signed: Buffer): boolean => {
-        if (by === undefined) return false;
-        const expected = createHmac('sha256', by).update(signed).digest('base64');
-        return signatures.some((one) => isSame(one, expected));
-      };
       const variant = (premise: string, content: (body: Buffer) => Buffer): SignatureVariant => ({
         code: 'signed_content',
         premise,
@@ -124,9 +117,10 @@ export function standardWebhooks(options: StandardWebhooksOptions): WebhookSende
         timestamp: claimedTime(time),
         holdsFor: (body) => holdsFor(signedContent(id, time, body)),
         holdsWith: (change, body) =>
-          secretBytes(options.secret).some((bytes) =>
-            holdsWith(change(bytes), signedContent(id, time, body)),
-          ),
+          secretBytes(options.secret).some((bytes) => {
+            const { key: changed } = parseStandardWebhooksKey(change(bytes));
+            return changed?.holdsFor(signedContent(id, time, body), signatures) === true;
+          }),
         variants: [
           ...others.map((other) =>
             variant('another id of the request is signed', (body) =>

@@ -167,6 +167,7 @@ interface SentEvent extends NeighbourEvent {
 
 class IdempotencyCheck {
   private store!: FaultyReplayStore;
+  private scenario: IdempotencyScenario = 'repeated';
   private steps: string[] = [];
 
   constructor(
@@ -181,21 +182,22 @@ class IdempotencyCheck {
     const disturbed = receiver as {
       -readonly [Key in keyof ResolvedReceiver]: ResolvedReceiver[Key];
     };
-    const scenarios = [
-      () => this.repeated(),
-      () => this.concurrent(),
-      () => this.crashBeforeRecord(),
-      () => this.leaseExpiredBeforeHandler(),
-      () => this.leaseExpiredDuringHandler(),
-      () => this.reordered(),
+    const scenarios: readonly (readonly [IdempotencyScenario, () => Promise<void>])[] = [
+      ['repeated', () => this.repeated()],
+      ['concurrent', () => this.concurrent()],
+      ['crash-before-record', () => this.crashBeforeRecord()],
+      ['lease-expired', () => this.leaseExpiredBeforeHandler()],
+      ['lease-expired', () => this.leaseExpiredDuringHandler()],
+      ['reordered', () => this.reordered()],
     ];
     const failures: IdempotencyFailure[] = [];
     let cause: unknown;
     try {
-      for (const scenario of scenarios) {
+      for (const [scenario, run] of scenarios) {
+        this.scenario = scenario;
         this.store = new FaultyReplayStore(replayStore);
         Object.assign(disturbed, { replayStore: this.store, queued: undefined });
-        await scenario().catch((error: unknown) => {
+        await run().catch((error: unknown) => {
           if (!(error instanceof IdempotencyError)) throw error;
           failures.push(...error.failures);
         });
@@ -217,22 +219,20 @@ class IdempotencyCheck {
     await this.deliverCleanly(sent);
     const expected = await this.observe();
     this.steps.push('the same event is delivered again');
-    await this.deliver('repeated', sent);
-    this.compare('repeated', expected, await this.observe());
+    await this.deliver(sent);
+    this.compare(expected, await this.observe());
   }
 
   private async concurrent(): Promise<void> {
-    const scenario = 'concurrent';
-    await this.compareWithClean(scenario, [this.first], async () => {
+    await this.compareWithClean([this.first], async () => {
       const sent = newEvent(this.first);
       this.steps = [`${this.first.event} is delivered twice at the same time`];
       await Promise.all([this.send(sent), this.send(sent)]);
-      await this.deliver(scenario, sent);
+      await this.deliver(sent);
     });
   }
 
   private async crashBeforeRecord(): Promise<void> {
-    const scenario = 'crash-before-record';
     const sent = await this.begin();
     this.store.loseNextRecord();
     await this.deliverCleanly(sent);
@@ -241,13 +241,12 @@ class IdempotencyCheck {
       'the process crashes after the effect, before the event is recorded as handled',
       'the sender repeats the event',
     );
-    await this.deliver(scenario, sent);
-    this.compare(scenario, expected, await this.observe());
+    await this.deliver(sent);
+    this.compare(expected, await this.observe());
   }
 
   /** The first process stalls before its handler starts, and ends after the second one has recorded the event. */
   private async leaseExpiredBeforeHandler(): Promise<void> {
-    const scenario = 'lease-expired';
     const sent = await this.begin();
     this.steps = [
       `process A reserves ${sent.event}, stalls, and loses its lease`,
@@ -264,13 +263,12 @@ class IdempotencyCheck {
     }
     const expected = await this.observe();
     await late;
-    this.compare(scenario, expected, await this.observe());
+    this.compare(expected, await this.observe());
   }
 
   /** Both handlers start at the same time, and take turns whenever they wait. */
   private async leaseExpiredDuringHandler(): Promise<void> {
-    const scenario = 'lease-expired';
-    await this.compareWithClean(scenario, [this.first], async () => {
+    await this.compareWithClean([this.first], async () => {
       const sent = newEvent(this.first);
       this.steps = [
         `process A reserves ${sent.event}, and loses its lease while its handler runs`,
@@ -282,19 +280,19 @@ class IdempotencyCheck {
       // If the second one is refused before it reserves, the first one must not wait for it.
       const second = this.send(sent).finally(() => both.resume());
       await Promise.all([first, second]);
-      await this.deliver(scenario, sent);
+      await this.deliver(sent);
     });
   }
 
   private async reordered(): Promise<void> {
     const events = [this.first, ...(this.options.neighbours ?? [])];
     for (const order of otherOrders(events.length)) {
-      await this.compareWithClean('reordered', events, async () => {
+      await this.compareWithClean(events, async () => {
         const reordered = order.map((index) => events[index]!);
         this.steps = reordered.map(
           ({ event }, index) => `event ${order[index]! + 1} of ${events.length}, ${event}, arrives`,
         );
-        await this.deliverAll('reordered', reordered.map(newEvent));
+        await this.deliver(...reordered.map(newEvent));
       });
     }
   }
@@ -304,7 +302,6 @@ class IdempotencyCheck {
    * changed the state, so a second one shows what the next one should change.
    */
   private async compareWithClean(
-    scenario: IdempotencyScenario,
     events: readonly NeighbourEvent[],
     disturbed: () => Promise<void>,
   ): Promise<void> {
@@ -318,16 +315,16 @@ class IdempotencyCheck {
     if (this.options.reset !== undefined) {
       await this.options.reset();
       await disturbed();
-      return this.compare(scenario, before, await this.observe());
+      return this.compare(before, await this.observe());
     }
     const expected = await cleanly();
     await disturbed();
     const actual = await this.observe();
     const isSettled = isDeepStrictEqual(before, expected);
-    if (isSettled) return this.compare(scenario, expected, actual);
+    if (isSettled) return this.compare(expected, actual);
     if (isDeepStrictEqual(changeOf(before, expected), changeOf(expected, actual))) return;
     const difference = `it changes the state differently from one clean delivery: ${firstDifference(expected, actual)}`;
-    throw this.failed(scenario, expected, actual, difference);
+    throw this.failed(expected, actual, difference);
   }
 
   private async begin(): Promise<SentEvent> {
@@ -340,10 +337,10 @@ class IdempotencyCheck {
     return copyOf(await this.options.observe());
   }
 
-  private compare(scenario: IdempotencyScenario, expected: unknown, actual: unknown): void {
+  private compare(expected: unknown, actual: unknown): void {
     const difference = firstDifference(expected, actual);
     if (difference === undefined) return;
-    throw this.failed(scenario, expected, actual, difference);
+    throw this.failed(expected, actual, difference);
   }
 
   private async deliverCleanly(sent: SentEvent): Promise<void> {
@@ -360,16 +357,11 @@ class IdempotencyCheck {
     );
   }
 
-  /** Delivers an event as a sender does that repeats it until it is acknowledged. */
-  private async deliver(scenario: IdempotencyScenario, sent: SentEvent): Promise<void> {
-    await this.deliverAll(scenario, [sent]);
-  }
-
-  /** A sender goes on with the next event, and repeats those that were refused later. */
-  private async deliverAll(
-    scenario: IdempotencyScenario,
-    events: readonly SentEvent[],
-  ): Promise<void> {
+  /**
+   * Delivers events as a sender does that repeats each until it is acknowledged: it goes on with the next event, and repeats those
+   * that were refused later.
+   */
+  private async deliver(...events: readonly SentEvent[]): Promise<void> {
     let open = events;
     let last: DeliveredWebhook | undefined;
     for (let attempt = 1; attempt <= MAX_ATTEMPTS && open.length > 0; attempt++) {
@@ -386,18 +378,12 @@ class IdempotencyCheck {
     const { status, code } = last!;
     const answer = `${status}${code === undefined ? '' : ` ${code}`}`;
     const difference = `${open[0]!.event} is rejected with ${answer} each time, so its sender repeats it until it gives up`;
-    throw this.failed(scenario, 'acknowledged', answer, difference);
+    throw this.failed('acknowledged', answer, difference);
   }
 
-  private failed(
-    scenario: IdempotencyScenario,
-    expected: unknown,
-    actual: unknown,
-    difference: string,
-  ): IdempotencyError {
-    return new IdempotencyError([
-      { scenario, interleaving: this.steps, expected, actual, difference },
-    ]);
+  private failed(expected: unknown, actual: unknown, difference: string): IdempotencyError {
+    const { scenario, steps: interleaving } = this;
+    return new IdempotencyError([{ scenario, interleaving, expected, actual, difference }]);
   }
 
   private async send({ event, data, id }: SentEvent): Promise<DeliveredWebhook> {

@@ -220,16 +220,8 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
       { deliveryId: 'd1', outcome: 'dead', runs: 2 },
     ]);
 
-    const outcomes = (await store.list({}, ALL)).map(({ id, outcome, runs }) => [
-      id,
-      outcome,
-      runs,
-    ]);
-    assert.deepEqual(outcomes, [
-      ['c', 'queued', undefined],
-      ['b', 'dead', 2],
-      ['a', 'queued', undefined],
-    ]);
+    const states = await statesIn(store);
+    assert.deepEqual(states, ['c queued undefined', 'b dead 2', 'a queued undefined']);
   },
 
   'returns the settlements without an entry, if it returns any': async (create) => {
@@ -268,9 +260,7 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
     ]);
 
     assert.deepEqual(unmatched, ['d4']);
-    const entries = await store.list({}, ALL);
-    const states = entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
-    assert.deepEqual(states, ['c queued 0', 'b dead 2', 'a handled 2']);
+    assert.deepEqual(await statesIn(store), ['c queued 0', 'b dead 2', 'a handled 2']);
     await store.settle([{ deliveryId: 'd2', outcome: 'queued', runs: 0 }]);
     assert.equal((await store.find('b'))?.outcome, 'queued', 'a retried dead letter starts again');
   },
@@ -291,9 +281,7 @@ const CASES: Readonly<Record<string, (create: Create) => Promise<void>>> = {
       { deliveryId: 'd2', outcome: 'queued', runs: 0 },
     ]);
 
-    const entries = await store.list({}, ALL);
-    const states = entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
-    assert.deepEqual(states, ['b queued 0', 'a handled 1']);
+    assert.deepEqual(await statesIn(store), ['b queued 0', 'a handled 1']);
     await store.settle([
       { deliveryId: 'd2', outcome: 'handled', runs: 1 },
       { deliveryId: 'd2', outcome: 'queued', runs: 0 },
@@ -360,4 +348,10 @@ function entry(id: string, members: Partial<InboxEntry> = {}): InboxEntry {
 
 async function idsIn(store: InboxStore, filter: InboxFilter = {}): Promise<string[]> {
   return (await store.list(filter, ALL)).map(({ id }) => id);
+}
+
+/** The outcome and the runs of each entry, newest first. */
+async function statesIn(store: InboxStore): Promise<string[]> {
+  const entries = await store.list({}, ALL);
+  return entries.map(({ id, outcome, runs }) => `${id} ${outcome} ${runs}`);
 }

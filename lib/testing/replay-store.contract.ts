@@ -84,7 +84,7 @@ class Subject {
     readonly store: ReplayStore,
     readonly clock: WebhookClock,
     private readonly wait: (ms: number) => Promise<void>,
-    private readonly beginTransaction: ReplayStoreContractOptions['begin'],
+    readonly begin: ReplayStoreContractOptions['begin'],
     /** Milliseconds of a short lease. */
     readonly short: number,
   ) {
@@ -99,10 +99,6 @@ class Subject {
   async advance(ms: number): Promise<void> {
     this.waited += ms;
     await this.wait(ms);
-  }
-
-  async begin(): Promise<ContractTransaction> {
-    return this.beginTransaction!();
   }
 
   async commitWith(tx: unknown, reservation: ReplayReservation): Promise<boolean> {
@@ -510,7 +506,7 @@ const TRANSACTION_CASES: typeof CASES = {
     subject,
   ) => {
     const reservation = await subject.reserve(subject.claim({ tokenKey: digest() }));
-    const transaction = await subject.begin();
+    const transaction = await subject.begin!();
     assert.equal(await subject.commitWith(transaction.tx, reservation), true);
     await transaction.commit();
 
@@ -523,7 +519,7 @@ const TRANSACTION_CASES: typeof CASES = {
     subject,
   ) => {
     const reservation = await subject.reserve(subject.claim({ tokenKey: digest() }));
-    const transaction = await subject.begin();
+    const transaction = await subject.begin!();
     assert.equal(await subject.commitWith(transaction.tx, reservation), true);
     await transaction.rollback();
 
@@ -535,7 +531,7 @@ const TRANSACTION_CASES: typeof CASES = {
   'makes a release wait for the end of the transaction': async (subject) => {
     for (const end of ['commit', 'rollback'] as const) {
       const reservation = await subject.reserve(subject.claim());
-      const transaction = await subject.begin();
+      const transaction = await subject.begin!();
       assert.equal(await subject.commitWith(transaction.tx, reservation), true);
       const release = subject.store.release(reservation);
       await transaction[end]();
@@ -550,7 +546,7 @@ const TRANSACTION_CASES: typeof CASES = {
     const lost = await subject.reserve(subject.claim({ lease: subject.short }));
     await subject.advance(subject.short + 50);
     const held = await subject.reserve({ ...lost.claim, lease: LONG });
-    const transaction = await subject.begin();
+    const transaction = await subject.begin!();
     assert.equal(await subject.commitWith(transaction.tx, lost), false, 'the lease was lost');
     await transaction.rollback();
 

@@ -31,11 +31,18 @@ export const HOUR = 3_600_000;
 /** Milliseconds for which queues keep payloads that drop them. */
 export const PAYLOADS_KEPT = 60_000;
 
+export const DELIVERED = { type: 'delivered' } as const;
+
+/** The outcome of a run after which the next attempt is due at this time. */
+export function retry(at: number) {
+  return { type: 'retry', at, reason: 'http_503' } as const;
+}
+
 /** Rules of the contract by their names. */
 export type QueueRules = Readonly<Record<string, (bench: Bench) => Promise<void>>>;
 
-/** The result of one run. If only the outcome is returned, an attempt is added unless it is `defer`. */
-type ScriptedRun = DeliveryOutcome | DeliveryRun;
+/** The result of one run, or only its outcome: then an attempt is added unless it is `defer`. */
+type ScriptedRun = (DeliveryOutcome & Omit<DeliveryRun, 'outcome' | 'attempt'>) | DeliveryRun;
 
 type Script = (delivery: WebhookDelivery, attempt: number) => ScriptedRun | Promise<ScriptedRun>;
 
@@ -61,25 +68,31 @@ export class Bench {
     return this.clock?.now() ?? Date.now();
   }
 
-  async consume(script: Script = () => ({ type: 'delivered' })): Promise<void> {
+  async consume(script: Script = () => DELIVERED): Promise<void> {
     await this.queue.consume(async (delivery, attempt) => {
       this.runs.push({ id: delivery.id, attempt });
       this.startedAt.push(this.now());
       this.received.push(delivery);
       const run = await script(delivery, attempt);
       if ('outcome' in run) return run;
-      if (run.type === 'defer') return { outcome: run };
-      const reason = run.type === 'delivered' ? undefined : run.reason;
-      return { outcome: run, attempt: this.attempt(attempt, { reason }) };
+      const { overloadedUntil, limits, ...outcome } = run;
+      if (outcome.type === 'defer') return { outcome };
+      const reason = outcome.type === 'delivered' ? undefined : outcome.reason;
+      const made = this.attempt(attempt, { reason });
+      return { outcome, attempt: made, overloadedUntil, limits };
     });
   }
 
-  /** Delivers nothing until the returned function is called. */
-  async consumeGated(): Promise<() => void> {
+  /**
+   * Delivers, but nothing that is held until the returned function is called.
+   *
+   * @param isHeld - default: everything is
+   */
+  async consumeGated(isHeld: (id: string) => boolean = () => true): Promise<() => void> {
     const { opened, open } = gate();
-    await this.consume(async () => {
-      await opened;
-      return { type: 'delivered' };
+    await this.consume(async ({ id }) => {
+      if (isHeld(id)) await opened;
+      return DELIVERED;
     });
     return open;
   }
@@ -174,7 +187,7 @@ export class Bench {
   /** The record of a delivery, in a comparable form. */
   async find(id: string): Promise<DeliveryRecord | undefined> {
     const [record] = await this.queue.find([id]);
-    return record && comparable(record);
+    return record && { ...record, delivery: comparableDelivery(record.delivery) };
   }
 
   /** Status and attempts of a delivery. */
@@ -234,11 +247,6 @@ function jsonPayload(text: string): OutgoingDelivery['payload'] {
 }
 
 /** A queue may return any kind of Uint8Array. */
-function comparable(record: DeliveryRecord): DeliveryRecord {
-  const { delivery } = record;
-  return { ...record, delivery: comparableDelivery(delivery) };
-}
-
 export function comparableDelivery<Delivery extends WebhookDelivery>(delivery: Delivery): Delivery {
   const { bytes } = delivery.payload;
   if (bytes === undefined) return delivery;

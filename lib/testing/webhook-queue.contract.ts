@@ -5,6 +5,7 @@ import type { ContractCase } from './contract-case.interface.js';
 import { TestClock } from './test-clock.js';
 import {
   Bench,
+  DELIVERED,
   gate,
   LONG_STEP,
   PAYLOADS_KEPT,
@@ -90,7 +91,7 @@ function fencingRules(
       const { opened, open } = gate();
       const stalledEnded = gate();
       await bench.consume(async (_, attempt) => {
-        if (bench.runs.length > 1) return { type: 'delivered' };
+        if (bench.runs.length > 1) return DELIVERED;
         await opened;
         setImmediate(stalledEnded.open);
         const reason = 'timeout';
@@ -110,10 +111,8 @@ function fencingRules(
       assert.deepEqual(bench.runs[1], { id: 'stalled', attempt: 1 });
       assert.equal(await bench.stateOf('stalled'), 'delivered 1');
       const attempts = await bench.queue.attempts('stalled');
-      assert.deepEqual(
-        attempts.map(({ reason }) => reason),
-        [undefined],
-      );
+      const reasons = attempts.map(({ reason }) => reason);
+      assert.deepEqual(reasons, [undefined]);
     },
   };
 }

@@ -11,13 +11,14 @@ import {
   AHEAD,
   type Bench,
   comparableDelivery,
+  DELIVERED,
   HOUR,
   LONG_STEP,
   PAYLOADS_KEPT,
   type QueueRules,
+  retry,
 } from './webhook-queue.bench.js';
 
-const DELIVERED = { type: 'delivered' } as const;
 const DEAD = { type: 'dead', reason: 'dns', attempts: 1 } as const;
 
 /** Payloads that a text column, a driver or an encoding may corrupt. */
@@ -52,10 +53,8 @@ export const HISTORY_RULES: QueueRules = {
     await bench.enqueueLater(bench.delivery('asked'), bench.delivery('other'));
 
     const found = await bench.queue.find(['unknown', 'other', 'asked', 'unknown']);
-    assert.deepEqual(
-      found.map((record) => record?.delivery.id),
-      [undefined, 'other', 'asked', undefined],
-    );
+    const ids = found.map((record) => record?.delivery.id);
+    assert.deepEqual(ids, [undefined, 'other', 'asked', undefined]);
     assert.deepEqual(await bench.queue.find([]), []);
     assert.deepEqual(await bench.queue.attempts('unknown'), []);
     assert.deepEqual(await bench.enqueueLater(bench.delivery('unknown')), [undefined]);
@@ -138,17 +137,14 @@ export const HISTORY_RULES: QueueRules = {
 
   'stores a delivered delivery without a reason and a next attempt': async (bench) => {
     const delivery = bench.delivery('delivered');
-    const failed = bench.attempt(1, { reason: 'timeout' });
+    const failed = bench.attempt(1, { reason: 'http_503' });
     const signed = ['j-1', 1_764_000_000, 1_764_000_300, 'HS256', 'k-1'] as const;
     const answered = { at: failed.at + 1, statusCode: 204, method: 'HEAD' } as const;
     const success = bench.attempt(2, { ...answered, signed });
     await bench.consume((_, attempt) =>
       attempt === 1
-        ? {
-            outcome: { type: 'retry', at: bench.now(), reason: 'timeout' },
-            attempt: failed,
-          }
-        : { outcome: { type: 'delivered' }, attempt: success },
+        ? { outcome: retry(bench.now()), attempt: failed }
+        : { outcome: DELIVERED, attempt: success },
     );
     await bench.enqueue('delivered');
     await bench.untilState('delivered', 'delivered 2');
@@ -175,9 +171,7 @@ export const HISTORY_RULES: QueueRules = {
     const at = bench.now() + HOUR;
     await bench.consume(({ id }, attempt) => {
       if (id === 'paused') return { type: 'defer', at, reason: 'endpoint_paused' };
-      return attempt === 1
-        ? { type: 'retry', at: bench.now(), reason: 'http_503' }
-        : { type: 'defer', at };
+      return attempt === 1 ? retry(bench.now()) : { type: 'defer', at };
     });
     await bench.enqueue('paused', 'put-off');
 
@@ -200,14 +194,14 @@ export const HISTORY_RULES: QueueRules = {
     let round = 1;
     await bench.consume((_, attempt) => {
       const at = start + bench.runs.length;
-      const failed = bench.attempt(attempt, { at, reason: 'http_500' });
+      const failed = bench.attempt(attempt, { at, reason: 'http_503' });
       if (round === 1 && attempt === 12) {
         return { outcome: { ...DEAD, attempts: 12 }, attempt: failed };
       }
       if (round === 2 && attempt === 10) {
         return { outcome: DELIVERED, attempt: bench.attempt(attempt, { at }) };
       }
-      return { outcome: { type: 'retry', at: bench.now(), reason: 'http_500' }, attempt: failed };
+      return { outcome: retry(bench.now()), attempt: failed };
     });
     await bench.enqueue('stubborn');
     await bench.untilState('stubborn', 'dead 12');
@@ -344,10 +338,9 @@ export const HISTORY_RULES: QueueRules = {
     const since = bench.createdAt;
     const steps = await countsOf(bench, { since, until: since + 25, step: 10 });
 
+    const rows = steps.map(({ at, delivered, dead }) => [at! - since, delivered, dead]);
     assert.deepEqual(
-      steps
-        .map(({ at, delivered, dead }) => [at! - since, delivered, dead])
-        .toSorted(([one], [other]) => one! - other!),
+      rows.toSorted(([one], [other]) => one! - other!),
       [
         [0, 1, 1],
         [20, 1, 0],
@@ -377,10 +370,8 @@ export const HISTORY_RULES: QueueRules = {
     await bench.queue.prune(bench.createdAt + HOUR);
 
     assert.deepEqual([first, second], [[[0, 2, 1]], [[0, 3, 0]]]);
-    assert.deepEqual(
-      all.map(({ delivered, dead }) => [delivered, dead]),
-      [[3, 0]],
-    );
+    const totals = all.map(({ delivered, dead }) => [delivered, dead]);
+    assert.deepEqual(totals, [[3, 0]]);
     assert.deepEqual([before, await count()], [[], []]);
   },
 
@@ -551,10 +542,8 @@ export const PAYLOAD_RULES: QueueRules = {
     assert.deepEqual(definedRecord((await bench.find('delivered'))!), definedRecord(after));
     assert.equal((await bench.find('empty'))!.payloadDropped, undefined);
     const listed = await bench.list({ status: 'delivered', eventId: delivered.eventId });
-    assert.deepEqual(
-      listed.map(({ payloadDropped }) => payloadDropped),
-      [true],
-    );
+    const flags = listed.map((one) => one.payloadDropped);
+    assert.deepEqual(flags, [true]);
     assert.deepEqual(await bench.queue.attempts('delivered'), attempts);
     const [known] = await bench.enqueueLater(delivered);
     assert.equal(known?.delivery.contentDigest, 'sha256:1');
@@ -578,10 +567,6 @@ export const PAYLOAD_RULES: QueueRules = {
     assert.deepEqual((await bench.find('waiting'))!.delivery.payload, waiting.payload);
   },
 };
-
-function retry(at: number) {
-  return { type: 'retry', at, reason: 'http_503' } as const;
-}
 
 /** A delivery that was created some milliseconds after the first ones of its case. */
 function createdAfter(bench: Bench, id: string, ms: number) {

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { endpointLane, type DeliveryLimits } from '../queue/webhook-delivery.js';
-import { type Bench, gate, HOUR, LONG_STEP, type QueueRules, STEP } from './webhook-queue.bench.js';
+import {
+  type Bench,
+  DELIVERED,
+  gate,
+  HOUR,
+  LONG_STEP,
+  type QueueRules,
+  retry,
+  STEP,
+} from './webhook-queue.bench.js';
 
 /** One start in 17 minutes: longer than any case takes. */
 const RARELY: DeliveryLimits = { perSecond: 0.001, burst: 1 };
@@ -19,7 +28,7 @@ export const LIMIT_RULES: QueueRules = {
       most = Math.max(most, ++running);
       await opened;
       running--;
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     await enqueueLimited(bench, { concurrency: 2 }, 'a-1', 'a-2', 'a-3', 'a-4', 'a-5', 'a-6');
     await bench.untilRuns(2);
@@ -95,7 +104,7 @@ export const LIMIT_RULES: QueueRules = {
       running.add(key);
       await bench.advance(1);
       running.delete(key);
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     const items = Array.from({ length: 9 }, (_, index) =>
       bench.due(`a-${index}`, { orderingKey: `key-${index % 3}` }, { concurrency: 2 }),
@@ -110,11 +119,7 @@ export const LIMIT_RULES: QueueRules = {
   },
 
   'attempts a limited delivery again when its retry is due': async (bench) => {
-    await bench.consume((_, attempt) =>
-      attempt === 1
-        ? { type: 'retry', at: bench.now() + 500, reason: 'http_503' }
-        : { type: 'delivered' },
-    );
+    await bench.consume((_, attempt) => (attempt === 1 ? retry(bench.now() + 500) : DELIVERED));
     await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
 
     await bench.untilState('a-1', 'delivered 2');
@@ -122,11 +127,9 @@ export const LIMIT_RULES: QueueRules = {
   },
 
   'pauses a limited lane after an overload': async (bench) => {
-    await bench.consume(({ id }, attempt) => {
-      if (id === 'other') return { type: 'delivered' };
-      const outcome = { type: 'retry', at: bench.now() + HOUR, reason: 'http_429' } as const;
-      const overloadedUntil = bench.now() + HOUR;
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+    await bench.consume(({ id }) => {
+      const inAnHour = bench.now() + HOUR;
+      return id === 'other' ? DELIVERED : { ...retry(inAnHour), overloadedUntil: inAnHour };
     });
     await enqueueLimited(bench, { concurrency: 1 }, 'a-1', 'a-2');
     await bench.untilState('a-1', 'pending 1');
@@ -138,11 +141,7 @@ export const LIMIT_RULES: QueueRules = {
   },
 
   'starts nothing early after an overload': async (bench) => {
-    await bench.consume((_, attempt) => {
-      const overloadedUntil = bench.now() + STEP;
-      const outcome = { type: 'delivered' } as const;
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
-    });
+    await bench.consume(() => ({ ...DELIVERED, overloadedUntil: bench.now() + STEP }));
     await enqueueLimited(bench, RARELY, 'a-1', 'a-2');
     await bench.untilState('a-1', 'delivered 1');
 
@@ -152,11 +151,9 @@ export const LIMIT_RULES: QueueRules = {
 
   'keeps the longer one of two pauses': async (bench) => {
     const [first, second] = [gate(), gate()];
-    await bench.consume(async ({ id }, attempt) => {
+    await bench.consume(async ({ id }) => {
       await (id === 'a-1' ? first : second).opened;
-      const outcome = { type: 'delivered' } as const;
-      const overloadedUntil = bench.now() + (id === 'a-1' ? HOUR : STEP);
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil };
+      return { ...DELIVERED, overloadedUntil: bench.now() + (id === 'a-1' ? HOUR : STEP) };
     });
     await enqueueLimited(bench, { concurrency: 2 }, 'a-1', 'a-2');
     await bench.untilRuns(2);
@@ -171,11 +168,9 @@ export const LIMIT_RULES: QueueRules = {
   },
 
   'ends a pause without a burst': async (bench) => {
-    await bench.consume((_, attempt) => {
-      const outcome = { type: 'delivered' } as const;
-      if (bench.runs.length > 1) return outcome;
-      return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + STEP };
-    });
+    await bench.consume(() =>
+      bench.runs.length > 1 ? DELIVERED : { ...DELIVERED, overloadedUntil: bench.now() + STEP },
+    );
     const limits = { ...RARELY, burst: 3, concurrency: 1 };
     await enqueueLimited(bench, limits, 'a-1', 'a-2', 'a-3');
     await bench.untilState('a-2', 'delivered 1');
@@ -250,14 +245,14 @@ export const LIMIT_RULES: QueueRules = {
     let running = 0;
     let most = 0;
     await bench.consume(async ({ id }) => {
-      if (id === 'first') return { type: 'delivered' };
+      if (id === 'first') return DELIVERED;
       if (id.startsWith('old')) await old.opened;
       else {
         most = Math.max(most, ++running);
         await limited.opened;
         running--;
       }
-      return { type: 'delivered' };
+      return DELIVERED;
     });
     // With an average, a queue runs more deliveries of the lane at once.
     await bench.enqueue('first');
@@ -275,10 +270,7 @@ export const LIMIT_RULES: QueueRules = {
   },
 
   'limits a lane once an attempt has reported its limits': async (bench) => {
-    await bench.consume((_, attempt) => {
-      const outcome = { type: 'delivered' } as const;
-      return { outcome, attempt: bench.attempt(attempt), limits: RARELY };
-    });
+    await bench.consume(() => ({ ...DELIVERED, limits: RARELY }));
     await bench.enqueue('a-1');
     await bench.untilState('a-1', 'delivered 1');
     await bench.enqueue('a-2', 'a-3');
@@ -297,11 +289,7 @@ export function limitFencingRules(
 ): QueueRules {
   return {
     'frees the slot of a limited lane when a lease expires': async (bench) => {
-      const { opened, open } = gate();
-      await bench.consume(async () => {
-        if (bench.runs.length === 1) await opened;
-        return { type: 'delivered' };
-      });
+      const open = await bench.consumeGated(() => bench.runs.length === 1);
       await enqueueLimited(bench, { concurrency: 1 }, 'stalled', 'next');
       await bench.untilRuns(1);
 
@@ -329,11 +317,9 @@ async function pauseAfterFirst(
   first: string,
   ...others: string[]
 ): Promise<void> {
-  await bench.consume((_, attempt) => {
-    const outcome = { type: 'delivered' } as const;
-    if (bench.runs.length > 1) return outcome;
-    return { outcome, attempt: bench.attempt(attempt), overloadedUntil: bench.now() + HOUR };
-  });
+  await bench.consume(() =>
+    bench.runs.length > 1 ? DELIVERED : { ...DELIVERED, overloadedUntil: bench.now() + HOUR },
+  );
   await enqueueLimited(bench, limits, first, ...others);
   await bench.untilState(first, 'delivered 1');
 }

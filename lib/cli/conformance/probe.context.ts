@@ -30,7 +30,9 @@ export interface Forgery {
   readonly headerText?: (text: string) => string | Buffer;
   readonly claimsText?: (text: string) => string | Buffer;
   readonly input?: (input: string) => string;
-  readonly token?: (token: string) => string;
+  readonly token?: (header: string, claims: string, signature: string) => string;
+  /** The Authorization headers, from that of the valid request. */
+  readonly authorization?: (own: string) => readonly string[];
   readonly signer?: ProbeSigner;
   /** The body that is sent; the token does not depend on it. */
   readonly body?: string | Buffer | undefined;
@@ -74,9 +76,10 @@ export class ProbeContext {
   /** A request whose claim `webhook` has only the event. */
   raw(forgery: Forgery = {}): ProbeRequest {
     const { method = 'HEAD', body, headers, contentLength, sameConnection } = forgery;
+    const own = `Bearer ${this.token(forgery)}`;
     return {
       method,
-      authorization: [`Bearer ${this.token(forgery)}`],
+      authorization: forgery.authorization?.(own) ?? [own],
       headers: headers ?? [['Content-Type', 'application/json']],
       body: body === undefined ? undefined : Buffer.from(body as string),
       contentLength,
@@ -126,7 +129,8 @@ export class ProbeContext {
     const text = `${encode(forgery.headerText?.(header) ?? header)}.${encode(forgery.claimsText?.(claims) ?? claims)}`;
     const input = forgery.input?.(text) ?? text;
     const token = `${input}.${signer.sign(input)}`;
-    return forgery.token?.(token) ?? token;
+    const [head = '', payload = '', signature = ''] = token.split('.');
+    return forgery.token?.(head, payload, signature) ?? token;
   }
 }
 

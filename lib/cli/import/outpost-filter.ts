@@ -1,14 +1,14 @@
 import { BY_HAND, membersOf } from './source-endpoint.js';
 
 /** Operators that mean the same here, for single values. */
-const OPERATORS: ReadonlyMap<string, string> = new Map([
-  ['$eq', '$eq'],
-  ['$gt', '$gt'],
-  ['$gte', '$gte'],
-  ['$lt', '$lt'],
-  ['$lte', '$lte'],
-  ['$in', '$in'],
-  ['$startsWith', '$startsWith'],
+const OPERATORS: ReadonlySet<string> = new Set([
+  '$eq',
+  '$gt',
+  '$gte',
+  '$lt',
+  '$lte',
+  '$in',
+  '$startsWith',
 ]);
 
 export interface TranslatedFilter {
@@ -64,10 +64,9 @@ class Translation {
     const names = Object.keys(operand);
     if (!names.some((name) => name.startsWith('$'))) return this.members(operand, path);
     const entries = Object.entries(operand).map(([name, compared]) => {
-      const known = OPERATORS.get(name);
-      if (known !== undefined) {
+      if (OPERATORS.has(name)) {
         this.hasOperators = true;
-        return [known, compared];
+        return [name, compared];
       }
       const isExistence = name === '$exist' && names.length === 1 && (isTop || compared === true);
       return isExistence

@@ -8,7 +8,7 @@ export interface ReceivingApplication {
 }
 
 export interface NetworkObserver {
-  sent(webhook: SentWebhook): void;
+  sent?(webhook: SentWebhook): void;
   answered(webhook: SentWebhook, status: number): void;
 }
 
@@ -45,7 +45,7 @@ export class Network<App extends ReceivingApplication = ReceivingApplication> {
     const { simulation, observer } = this;
     const point = process.pointOf('http');
     if (!process.survives(`${point} before`)) return never();
-    observer.sent(webhook);
+    observer.sent?.(webhook);
     const to = simulation.pick(`${point} to`, this.receivers);
     const link = this.partitions.get(`${process.slot.name}-${to.name}`);
     // The attempt times out.

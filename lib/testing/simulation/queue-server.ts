@@ -1,20 +1,9 @@
 import { InProcessQueue } from '../../queue/in-process.queue.js';
-import type {
-  DeliveryAttempt,
-  DeliveryLimits,
-  DeliveryRecord,
-  DeliveryRun,
-  WebhookDelivery,
-} from '../../queue/webhook-delivery.js';
+import type { DeliveryRecord, DeliveryRun, WebhookDelivery } from '../../queue/webhook-delivery.js';
 import {
-  type DeliveryCountFilter,
-  type DeliveryCounts,
-  type DeliveryFilter,
   type DeliveryHandler,
-  type DeliveryPageRequest,
   type EnqueuedDelivery,
   type EnqueueOptions,
-  type ListedDelivery,
   WebhookQueue,
 } from '../../queue/webhook-queue.js';
 import { SimulatedClock, type SimulatedProcess } from './simulated-process.js';
@@ -117,59 +106,41 @@ export class QueueClient extends WebhookQueue {
     super();
   }
 
-  override enqueue(
-    deliveries: readonly EnqueuedDelivery[],
-    { tx, check }: EnqueueOptions = {},
-  ): Promise<readonly (DeliveryRecord | undefined)[]> {
+  override readonly enqueue: WebhookQueue['enqueue'] = (deliveries, { tx, check } = {}) => {
     const transaction = tx === undefined ? undefined : this.transactionOf(tx);
     return this.call('enqueue', () => this.server.enqueue(deliveries, transaction, check));
-  }
+  };
 
   override consume(handler: DeliveryHandler): void {
     this.server.addConsumer(this.process, handler);
   }
 
-  override find(ids: readonly string[]): Promise<readonly (DeliveryRecord | undefined)[]> {
-    return this.call('find', (queue) => queue.find(ids));
-  }
+  override readonly find: WebhookQueue['find'] = (ids) =>
+    this.call('find', (queue) => queue.find(ids));
 
-  override limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
-    return this.call('limitLane', (queue) => queue.limitLane(lane, limits));
-  }
+  override readonly limitLane: InProcessQueue['limitLane'] = (lane, limits) =>
+    this.call('limitLane', (queue) => queue.limitLane(lane, limits));
 
-  override list(
-    filter: DeliveryFilter,
-    page: DeliveryPageRequest,
-  ): Promise<readonly ListedDelivery[]> {
-    return this.call('list', (queue) => queue.list(filter, page));
-  }
+  override readonly list: WebhookQueue['list'] = (filter, page) =>
+    this.call('list', (queue) => queue.list(filter, page));
 
-  override attempts(id: string): Promise<readonly DeliveryAttempt[]> {
-    return this.call('attempts', (queue) => queue.attempts(id));
-  }
+  override readonly attempts: WebhookQueue['attempts'] = (id) =>
+    this.call('attempts', (queue) => queue.attempts(id));
 
-  override counts(filter: DeliveryCountFilter): Promise<readonly DeliveryCounts[]> {
-    return this.call('counts', (queue) => queue.counts(filter));
-  }
+  override readonly counts: WebhookQueue['counts'] = (filter) =>
+    this.call('counts', (queue) => queue.counts(filter));
 
-  override redeliver(ids: readonly string[]): Promise<readonly string[]> {
-    return this.call('redeliver', (queue) => queue.redeliver(ids));
-  }
+  override readonly redeliver: WebhookQueue['redeliver'] = (ids) =>
+    this.call('redeliver', (queue) => queue.redeliver(ids));
 
-  override skip(ids: readonly string[]): Promise<readonly string[]> {
-    return this.call('skip', (queue) => queue.skip(ids));
-  }
+  override readonly skip: WebhookQueue['skip'] = (ids) =>
+    this.call('skip', (queue) => queue.skip(ids));
 
-  override prune(
-    before: number,
-    scope?: { readonly tenant?: string | undefined },
-  ): Promise<number> {
-    return this.call('prune', (queue) => queue.prune(before, scope));
-  }
+  override readonly prune: WebhookQueue['prune'] = (before, scope) =>
+    this.call('prune', (queue) => queue.prune(before, scope));
 
-  override erase(filter: DeliveryFilter): Promise<number> {
-    return this.call('erase', (queue) => queue.erase(filter));
-  }
+  override readonly erase: WebhookQueue['erase'] = (filter) =>
+    this.call('erase', (queue) => queue.erase(filter));
 
   override async stop(): Promise<number> {
     this.server.removeConsumer(this.process);

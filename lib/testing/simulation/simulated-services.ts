@@ -78,7 +78,6 @@ class Servers {
 export class SimulatedServices {
   private readonly sides: readonly [Servers, Servers];
   private readonly publishers: readonly Slot<RunningApplication>[];
-  private readonly receivers: readonly Slot<RunningApplication>[];
   private readonly accepted = new Set<number>();
   /** Ids of the events that the other application has acknowledged. */
   private readonly acknowledged = new Set<string>();
@@ -103,19 +102,16 @@ export class SimulatedServices {
       simulation.outages.set(name, drawOutage(simulation, 'store outage', name));
     }
     const [sending, receiving] = this.sides;
-    const networkTo = (to: () => readonly Slot<RunningApplication>[]): (() => Network) => {
-      let network: Network | undefined;
-      return () => (network ??= new Network(simulation, to(), this));
-    };
-    const toReceivers = networkTo(() => this.receivers);
-    const toPublishers = networkTo(() => this.publishers);
+    // An application starts, and gets its network, once the simulation runs.
     this.publishers = ['publisher-a', 'publisher-b'].map((name) =>
-      this.slot(name, tested.publisher, sending, toReceivers),
+      this.slot(name, tested.publisher, sending, () => toReceivers),
     );
-    this.receivers = ['receiver-a', 'receiver-b'].map((name) =>
-      this.slot(name, tested.receiver, receiving, toPublishers),
+    const receivers = ['receiver-a', 'receiver-b'].map((name) =>
+      this.slot(name, tested.receiver, receiving, () => toPublishers),
     );
-    toReceivers().partition(this.publishers);
+    const toReceivers = new Network(simulation, receivers, this);
+    const toPublishers = new Network(simulation, this.publishers, this);
+    toReceivers.partition(this.publishers);
     const isBurst = simulation.roll('burst') < 0.5;
     for (const n of events) {
       this.publish(n, simulation.between(`publish ${n}`, 0, isBurst ? 5_000 : HORIZON * 0.7));
@@ -152,8 +148,6 @@ export class SimulatedServices {
       this.simulation.fail(new Violation('check', describeError(error), { cause: error }));
     }
   }
-
-  sent(): void {}
 
   answered({ id, url, claims }: SentWebhook, status: number): void {
     if (status >= 300) return;

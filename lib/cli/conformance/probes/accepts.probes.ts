@@ -5,6 +5,7 @@ import {
   DEFAULT_ONLY,
   DRAFT_00,
   DRAFT_02,
+  DRAFTS,
   HASHED,
   INLINE,
   probesOf,
@@ -16,6 +17,10 @@ import type { Probe } from '../probe.interface.js';
 const probes = probesOf('accepts');
 const { accepted } = probes();
 
+const NO_DATA = 'An event may have no data.';
+const MEDIA_TYPE = 'typ is a media type (RFC 7515, section 4.1.9).';
+const CLOCKS = 'Clocks may differ by up to a minute.';
+
 const BYTES = Buffer.from([0, 255, 254, 13, 10, 0, 128, 34, 92]);
 const OCTETS = [['Content-Type', 'application/octet-stream']] as const;
 const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
@@ -23,7 +28,7 @@ const COMPACT_LARGE = JSON.stringify({ note: 'x'.repeat(100_000) });
 export const ACCEPTS_PROBES: readonly Probe[] = [
   // The first probe guards all others: if a valid event is refused, other refusals prove nothing.
   accepted('plain', 'a plain event', 'A valid event is accepted.', {}),
-  accepted('no-data', 'an event without data', 'An event may have no data.', (c) =>
+  accepted('no-data', 'an event without data', NO_DATA, (c) =>
     c.profile === 'swt-draft-02' ? c.raw({ method: 'POST' }) : c.raw(),
   ),
   accepted('post-json', 'POST with JSON', 'Larger data is sent in the body.', (c) => c.post(BODY)),
@@ -54,11 +59,8 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'Without a body, the payload is the data of the token.',
     (c) => c.raw({ method: 'POST', webhook: { data: { conformance: true } } }),
   ),
-  probes(DEFAULT_ONLY).accepted(
-    'post-empty',
-    'POST without body or data',
-    'An event may have no data.',
-    (c) => c.raw({ method: 'POST' }),
+  probes(DEFAULT_ONLY).accepted('post-empty', 'POST without body or data', NO_DATA, (c) =>
+    c.raw({ method: 'POST' }),
   ),
   probes(INLINE).accepted(
     'post-empty-digest',
@@ -91,7 +93,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'The reference implementation of the draft accepts any JSON in this form.',
     { webhook: { data: Buffer.from('[1]').toString('base64') } },
   ),
-  probes(ADVISED, { profiles: ['swt-draft-00', 'swt-draft-02'] }).accepted(
+  probes(ADVISED, DRAFTS).accepted(
     'event-one-word',
     'an event of one word',
     'The drafts recommend <entity>.<action> and do not require it.',
@@ -188,18 +190,12 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
   probes(DEFAULT_ONLY).accepted('no-nbf', 'no nbf', "The specification's own example has none.", {
     claims: { nbf: undefined },
   }),
-  probes(ADVISED, DEFAULT_ONLY).accepted(
-    'typ-lower-case',
-    'typ in lower case',
-    'typ is a media type (RFC 7515, section 4.1.9).',
-    { header: { typ: 'jwt' } },
-  ),
-  probes(ADVISED, DEFAULT_ONLY).accepted(
-    'typ-application',
-    'typ application/jwt',
-    'typ is a media type (RFC 7515, section 4.1.9).',
-    { header: { typ: 'application/jwt' } },
-  ),
+  probes(ADVISED, DEFAULT_ONLY).accepted('typ-lower-case', 'typ in lower case', MEDIA_TYPE, {
+    header: { typ: 'jwt' },
+  }),
+  probes(ADVISED, DEFAULT_ONLY).accepted('typ-application', 'typ application/jwt', MEDIA_TYPE, {
+    header: { typ: 'application/jwt' },
+  }),
   probes(ADVISED).accepted(
     'no-kid',
     'no kid',
@@ -216,17 +212,11 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
       return c.request({ claims: { aud: ['https://other.example', audience] } });
     },
   ),
-  probes(ADVISED, TOLERANT).accepted(
-    'expired-just-now',
-    'expired half a minute ago',
-    'Clocks may differ by up to a minute.',
-    (c) => c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 30 } }),
+  probes(ADVISED, TOLERANT).accepted('expired-just-now', 'expired half a minute ago', CLOCKS, (c) =>
+    c.request({ claims: { iat: c.now - 300, nbf: c.now - 300, exp: c.now - 30 } }),
   ),
-  probes(ADVISED, TOLERANT).accepted(
-    'issued-soon',
-    'issued in half a minute',
-    'Clocks may differ by up to a minute.',
-    (c) => c.request({ claims: { iat: c.now + 30, nbf: c.now + 30 } }),
+  probes(ADVISED, TOLERANT).accepted('issued-soon', 'issued in half a minute', CLOCKS, (c) =>
+    c.request({ claims: { iat: c.now + 30, nbf: c.now + 30 } }),
   ),
   probes(ADVISED).accepted(
     'hour-long',
@@ -238,13 +228,7 @@ export const ACCEPTS_PROBES: readonly Probe[] = [
     'scheme-lower-case',
     'the scheme in lower case',
     'Schemes are case-insensitive (RFC 9110, section 11.1).',
-    (c) => {
-      const request = c.request();
-      return {
-        ...request,
-        authorization: request.authorization.map((one) => one.replace('Bearer', 'bearer')),
-      };
-    },
+    { authorization: (own) => [own.replace('Bearer', 'bearer')] },
   ),
   probes(ADVISED, { expect: ALL_ACCEPTED }).accepted(
     'kept-connection',

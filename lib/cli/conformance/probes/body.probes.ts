@@ -1,7 +1,15 @@
 import { gzipSync } from 'node:zlib';
 import { BODY } from '../probe.context.js';
 import type { Probe } from '../probe.interface.js';
-import { ADVISED, DEFAULT_ONLY, DRAFT_00, DRAFT_02, HASHED, probesOf } from './define-probe.js';
+import {
+  ADVISED,
+  DEFAULT_ONLY,
+  DRAFT_00,
+  DRAFT_02,
+  HASHED,
+  INLINE,
+  probesOf,
+} from './define-probe.js';
 
 const probes = probesOf('body');
 const { refused } = probes();
@@ -9,15 +17,41 @@ const { refused } = probes();
 const EXACT = 'The digest covers the exact bytes of the body.';
 const GRAMMAR =
   'A hash is one of six algorithm names, a colon, and hex digits of the exact length.';
+const MIXED = 'Wire formats must not be mixed.';
 const UNAUTHENTICATED = 'No hash covers the body.';
+
+const GZIPPED = [
+  ['Content-Type', 'application/json'],
+  ['Content-Encoding', 'gzip'],
+] as const;
 
 const OTHER = BODY.replace('1', '2');
 const REWRITTEN = '{"n":1,"conformance":true}';
 const SPACED = '{ "conformance": true, "n": 1 }';
 
-const hash = (change: (hash: string) => unknown) => (stamp: object) => ({
-  webhook: { hash: change((stamp as { hash: string }).hash) },
-});
+/** A token whose hash is changed. */
+const hashed = (
+  name: string,
+  title: string,
+  change: (hash: string) => unknown,
+  level: Partial<typeof ADVISED> = {},
+): Probe =>
+  probes(HASHED, level).refused(name, title, GRAMMAR, (c) => {
+    const { hash } = c.stamp(BODY) as { hash: string };
+    return c.post(BODY, { webhook: { hash: change(hash) } });
+  });
+
+/** A token whose reference to the body, in the first draft, is changed. */
+const referenced = (
+  name: string,
+  title: string,
+  reason: string,
+  change: (data: { readonly size: number }) => object,
+): Probe =>
+  probes(DRAFT_00).refused(name, title, reason, (c) => {
+    const { data } = c.stamp(BODY) as { data: { size: number } };
+    return c.post(BODY, { webhook: { data: { ...data, ...change(data) } } });
+  });
 
 /** Bodies that are not the one that the token was issued for. */
 export const BODY_PROBES: readonly Probe[] = [
@@ -43,7 +77,7 @@ export const BODY_PROBES: readonly Probe[] = [
   refused('no-hash-byte', 'one byte without a digest', UNAUTHENTICATED, (c) =>
     c.raw({ method: 'POST', body: ' ' }),
   ),
-  probes({ profiles: ['webhook-token', 'swt-draft-00'] }).refused(
+  probes(INLINE).refused(
     'no-hash-data',
     'a body with data, without a digest',
     UNAUTHENTICATED,
@@ -67,102 +101,57 @@ export const BODY_PROBES: readonly Probe[] = [
     'An empty body has no hash.',
     (c) => c.raw({ method: 'POST', webhook: c.stamp('') }),
   ),
-  ...(
-    [
-      ['hash-md5', 'md5', 'md5:d41d8cd98f00b204e9800998ecf8427e'],
-      ['hash-sha1', 'sha1', 'sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709'],
-      ['hash-empty', 'an empty digest', ''],
-      ['hash-prototype', 'a digest named __proto__', `__proto__:${'0'.repeat(64)}`],
-    ] as const
-  ).map(([name, title, value]) =>
-    probes(HASHED).refused(name, title, GRAMMAR, (c) => c.post(BODY, { webhook: { hash: value } })),
+  hashed('hash-md5', 'md5', () => 'md5:d41d8cd98f00b204e9800998ecf8427e'),
+  hashed('hash-sha1', 'sha1', () => 'sha1:da39a3ee5e6b4b0d3255bfef95601890afd80709'),
+  hashed('hash-empty', 'an empty digest', () => ''),
+  hashed('hash-prototype', 'a digest named __proto__', () => `__proto__:${'0'.repeat(64)}`),
+  hashed('hash-short', 'a digest of half the length', (hash) => hash.slice(0, -32)),
+  hashed('hash-one-digit', 'a digest that is one digit short', (hash) => hash.slice(0, -1)),
+  hashed('hash-other-name', 'a digest with the name of another algorithm', (hash) =>
+    hash.replace(/^[^:]+/, 'sha3-256'),
   ),
-  probes(HASHED).refused('hash-short', 'a digest of half the length', GRAMMAR, (c) =>
-    c.post(BODY, hash((text) => text.slice(0, -32))(c.stamp(BODY))),
-  ),
-  probes(HASHED).refused('hash-one-digit', 'a digest that is one digit short', GRAMMAR, (c) =>
-    c.post(BODY, hash((text) => text.slice(0, -1))(c.stamp(BODY))),
-  ),
-  probes(HASHED).refused(
-    'hash-other-name',
-    'a digest with the name of another algorithm',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => text.replace(/^[^:]+/, 'sha3-256'))(c.stamp(BODY))),
-  ),
-  probes(HASHED).refused('hash-two', 'two digests in one string', GRAMMAR, (c) =>
-    c.post(BODY, hash((text) => `${text},${text}`)(c.stamp(BODY))),
-  ),
-  probes(ADVISED, HASHED).refused(
+  hashed('hash-two', 'two digests in one string', (hash) => `${hash},${hash}`),
+  hashed(
     'hash-upper-name',
     'the algorithm name in upper case',
-    GRAMMAR,
-    (c) => c.post(BODY, hash((text) => text.replace(/^sha/, 'SHA'))(c.stamp(BODY))),
+    (hash) => hash.replace(/^sha/, 'SHA'),
+    ADVISED,
   ),
-  probes(HASHED).refused('hash-list', 'an array as hash', GRAMMAR, (c) =>
-    c.post(BODY, hash((text) => [text])(c.stamp(BODY))),
-  ),
+  hashed('hash-list', 'an array as hash', (hash) => [hash]),
   probes(HASHED).refused(
     'hash-foreign-name',
     'the algorithm name of the other wire format',
-    'Wire formats must not be mixed.',
+    MIXED,
     (c) => {
       const other = c.profile === 'webhook-token' ? 'swt-draft-02' : 'webhook-token';
       return c.post(BODY, { webhook: c.stamp(BODY, 'sha256', other) });
     },
   ),
-  probes(DEFAULT_ONLY).refused(
-    'draft-stamp-alone',
-    "the draft's digest alone",
-    'Wire formats must not be mixed.',
-    (c) =>
-      c.raw({ method: 'POST', body: BODY, webhook: c.stamp(BODY, 'sha3-256', 'swt-draft-00') }),
+  probes(DEFAULT_ONLY).refused('draft-stamp-alone', "the draft's digest alone", MIXED, (c) =>
+    c.raw({ method: 'POST', body: BODY, webhook: c.stamp(BODY, 'sha3-256', 'swt-draft-00') }),
   ),
-  ...([-1, 1] as const).map((off) =>
-    probes(DRAFT_00).refused(
+  ...[-1, 1].map((off) =>
+    referenced(
       `size${off === -1 ? '-less' : '-more'}`,
       `size off by ${off}`,
       'size is the length of the body.',
-      (c) => {
-        const { data } = c.stamp(BODY) as { data: { size: number } };
-        return c.post(BODY, { webhook: { data: { ...data, size: data.size + off } } });
-      },
+      ({ size }) => ({ size: size + off }),
     ),
   ),
-  probes(DRAFT_00).refused('hash-alg-unknown', 'hashAlg MD5', 'hashAlg is one of six.', (c) => {
-    const { data } = c.stamp(BODY) as { data: object };
-    return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'MD5' } } });
-  }),
-  probes(DRAFT_00).refused(
-    'hash-alg-other',
-    'the name of another algorithm of the same length',
-    EXACT,
-    (c) => {
-      const { data } = c.stamp(BODY) as { data: object };
-      return c.post(BODY, { webhook: { data: { ...data, hashAlg: 'SHA3-256' } } });
-    },
-  ),
+  referenced('hash-alg-unknown', 'hashAlg MD5', 'hashAlg is one of six.', () => ({
+    hashAlg: 'MD5',
+  })),
+  referenced('hash-alg-other', 'the name of another algorithm of the same length', EXACT, () => ({
+    hashAlg: 'SHA3-256',
+  })),
   refused('encoded', 'a compressed body with the digest of the uncompressed one', EXACT, (c) =>
-    c.post(BODY, {
-      body: gzipSync(BODY),
-      headers: [
-        ['Content-Type', 'application/json'],
-        ['Content-Encoding', 'gzip'],
-      ],
-    }),
+    c.post(BODY, { body: gzipSync(BODY), headers: GZIPPED }),
   ),
   probes(ADVISED, DEFAULT_ONLY).refused(
     'encoded-digested',
     'a compressed body with its own digest',
     'It is ambiguous whether the digest covers the compressed bytes, so receivers refuse it.',
-    (c) => {
-      const zipped = gzipSync(BODY);
-      return c.post(zipped, {
-        headers: [
-          ['Content-Type', 'application/json'],
-          ['Content-Encoding', 'gzip'],
-        ],
-      });
-    },
+    (c) => c.post(gzipSync(BODY), { headers: GZIPPED }),
   ),
   probes(ADVISED).refused(
     'not-json',

@@ -4,6 +4,7 @@ import {
   ALL_REFUSED,
   DEFAULT_ONLY,
   DRAFT_00,
+  DRAFTS,
   probesOf,
   REPEATED,
   TOLERANT,
@@ -14,6 +15,7 @@ const probes = probesOf('token');
 const { refused } = probes();
 
 const JSON_OBJECT = 'The claims are one JSON object in UTF-8 (RFC 7519, section 7.2).';
+const NUMBER = 'Times are numbers (RFC 7519, section 2).';
 const REQUIRED = 'The claim is required.';
 
 /** Wrong claims with a valid signature. */
@@ -21,7 +23,7 @@ export const CLAIM_PROBES: readonly Probe[] = [
   ...['webhook', 'iss', 'exp', 'iat', 'jti'].map((claim) =>
     refused(`no-${claim}`, `no ${claim}`, REQUIRED, { claims: { [claim]: undefined } }),
   ),
-  probes({ profiles: ['swt-draft-00', 'swt-draft-02'] }).refused('no-nbf', 'no nbf', REQUIRED, {
+  probes(DRAFTS).refused('no-nbf', 'no nbf', REQUIRED, {
     claims: { nbf: undefined },
   }),
   refused('no-event', 'no event', REQUIRED, { webhook: { event: undefined } }),
@@ -43,11 +45,8 @@ export const CLAIM_PROBES: readonly Probe[] = [
   refused('nbf-future', 'valid in an hour', 'nbf <= now.', (c) =>
     c.request({ claims: { nbf: c.now + 3_500, exp: c.now + 3_590 } }),
   ),
-  probes({ expect: ALL_REFUSED }).refused(
-    'nbf-other',
-    'nbf null or false',
-    'Times are numbers (RFC 7519, section 2).',
-    (c) => [null, false].map((nbf) => c.request({ claims: { nbf } })),
+  probes({ expect: ALL_REFUSED }).refused('nbf-other', 'nbf null or false', NUMBER, (c) =>
+    [null, false].map((nbf) => c.request({ claims: { nbf } })),
   ),
   refused('iat-future', 'issued in an hour', 'iat <= now.', (c) =>
     c.request({ claims: { iat: c.now + 3_600, nbf: c.now, exp: c.now + 3_700 } }),
@@ -58,13 +57,13 @@ export const CLAIM_PROBES: readonly Probe[] = [
     'Times are seconds: in milliseconds, the token would never expire.',
     (c) => c.request({ claims: { exp: c.now * 1_000 } }),
   ),
-  refused('exp-text', 'exp as a string', 'Times are numbers (RFC 7519, section 2).', (c) =>
+  refused('exp-text', 'exp as a string', NUMBER, (c) =>
     c.request({ claims: { exp: String(c.now + 300) } }),
   ),
   refused('exp-infinite', 'exp 1e400', 'Parsed as infinity, it never expires.', {
     claimsText: (json) => json.replace(/"exp":\d+/, '"exp":1e400'),
   }),
-  refused('exp-null', 'exp null', 'Times are numbers (RFC 7519, section 2).', {
+  refused('exp-null', 'exp null', NUMBER, {
     claims: { exp: null },
   }),
   probes(ADVISED, TOLERANT).refused('exp-before-iat', 'exp before iat', 'exp is after iat.', (c) =>

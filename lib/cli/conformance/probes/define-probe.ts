@@ -57,6 +57,7 @@ export const DEFAULT_ONLY: Formats = { profiles: ['webhook-token'] };
 
 export const DRAFT_00: Formats = { profiles: ['swt-draft-00'] };
 export const DRAFT_02: Formats = { profiles: ['swt-draft-02'] };
+export const DRAFTS: Formats = { profiles: ['swt-draft-00', 'swt-draft-02'] };
 
 /** Wire formats that send small events inline by HEAD. */
 export const INLINE: Formats = { profiles: ['webhook-token', 'swt-draft-00'] };

@@ -12,14 +12,22 @@ import {
   probesOf,
   TOLERANT,
 } from './define-probe.js';
-import { BODY } from '../probe.context.js';
-import type { Expectation, Probe, ProbeRequest } from '../probe.interface.js';
+import { BODY, type Forgery } from '../probe.context.js';
+import type { Expectation, Probe } from '../probe.interface.js';
 
 const probes = probesOf('http');
 const { refused } = probes();
 
 const METHODS = 'Only the methods of the wire format are allowed.';
+const NO_TOKEN = 'A request without a token is not trusted.';
+const SCHEME = 'The scheme is Bearer.';
+const DISTINCT = 'Senders must be able to tell an invalid token from a wrong body.';
 const ONE_CREDENTIAL = 'With two credentials, servers disagree which one counts.';
+
+const NO_CREDENTIAL: Forgery = { authorization: () => [] };
+const OTHER_CREDENTIAL = 'Bearer x.y.z';
+const UNTRUSTED = { iss: 'https://untrusted.invalid' };
+const OTHER_BODY = { body: BODY.replace('1', '2') };
 
 const has = (name: string, what: (value: string) => boolean): Expectation =>
   answered(({ headers }) =>
@@ -40,11 +48,6 @@ const IN_SYNC: Expectation = ([first, second]) => {
     : `the next request on the connection was answered with ${second!.status}`;
 };
 
-const authorized = (request: ProbeRequest, ...authorization: string[]): ProbeRequest => ({
-  ...request,
-  authorization,
-});
-
 /** Method, headers and connection. */
 export const HTTP_PROBES: readonly Probe[] = [
   ...['GET', 'PUT', 'PATCH', 'DELETE'].map((method) =>
@@ -59,41 +62,25 @@ export const HTTP_PROBES: readonly Probe[] = [
   }).refused('status-405', 'GET is rejected with 405 and Allow', 'RFC 9110, section 15.5.6.', {
     method: 'GET',
   }),
-  refused(
-    'no-authorization',
-    'no Authorization',
-    'A request without a token is not trusted.',
-    (c) => authorized(c.request()),
-  ),
-  refused('other-scheme', 'Basic', 'The scheme is Bearer.', (c) =>
-    authorized(c.request(), 'Basic dXNlcjpwYXNz'),
-  ),
-  refused(
-    'no-credentials',
-    'Bearer without a token',
-    'A request without a token is not trusted.',
-    (c) => authorized(c.request(), 'Bearer'),
-  ),
-  refused('no-scheme', 'the token without a scheme', 'The scheme is Bearer.', (c) => {
-    const request = c.request();
-    return authorized(request, request.authorization[0]!.slice('Bearer '.length));
+  refused('no-authorization', 'no Authorization', NO_TOKEN, NO_CREDENTIAL),
+  refused('other-scheme', 'Basic', SCHEME, { authorization: () => ['Basic dXNlcjpwYXNz'] }),
+  refused('no-credentials', 'Bearer without a token', NO_TOKEN, {
+    authorization: () => ['Bearer'],
   }),
-  probes(TOLERANT).refused('two-headers', 'two Authorization headers', ONE_CREDENTIAL, (c) => {
-    const request = c.request();
-    return authorized(request, request.authorization[0]!, 'Bearer x.y.z');
+  refused('no-scheme', 'the token without a scheme', SCHEME, {
+    authorization: (own) => [own.slice('Bearer '.length)],
+  }),
+  probes(TOLERANT).refused('two-headers', 'two Authorization headers', ONE_CREDENTIAL, {
+    authorization: (own) => [own, OTHER_CREDENTIAL],
   }),
   probes(TOLERANT).refused(
     'two-headers-last',
     'two Authorization headers, the valid one last',
     ONE_CREDENTIAL,
-    (c) => {
-      const request = c.request();
-      return authorized(request, 'Bearer x.y.z', request.authorization[0]!);
-    },
+    { authorization: (own) => [OTHER_CREDENTIAL, own] },
   ),
-  refused('joined-headers', 'two credentials joined by a comma', ONE_CREDENTIAL, (c) => {
-    const request = c.request();
-    return authorized(request, `${request.authorization[0]}, Bearer x.y.z`);
+  refused('joined-headers', 'two credentials joined by a comma', ONE_CREDENTIAL, {
+    authorization: (own) => [`${own}, ${OTHER_CREDENTIAL}`],
   }),
   probes(TOLERANT, {
     expect: all(REFUSED, (outcomes, context) => {
@@ -106,19 +93,19 @@ export const HTTP_PROBES: readonly Probe[] = [
     'challenge',
     '401 without a token has WWW-Authenticate',
     'RFC 9110, section 15.5.2, and RFC 6750, section 3.',
-    (c) => authorized(c.request()),
+    NO_CREDENTIAL,
   ),
   probes(ADVISED, TOLERANT, { expect: answeredWith(401) }).refused(
     'status-401',
     'an invalid token is rejected with 401',
-    'Senders must be able to tell an invalid token from a wrong body.',
-    { claims: { iss: 'https://untrusted.invalid' } },
+    DISTINCT,
+    { claims: UNTRUSTED },
   ),
   probes(ADVISED, { expect: answeredWith(400) }).refused(
     'status-400',
     'a wrong body is rejected with 400',
-    'Senders must be able to tell an invalid token from a wrong body.',
-    (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
+    DISTINCT,
+    (c) => c.post(BODY, OTHER_BODY),
   ),
   probes(ADVISED, {
     ...DEFAULT_ONLY,
@@ -130,7 +117,7 @@ export const HTTP_PROBES: readonly Probe[] = [
     'problem',
     'a refused POST explains why',
     'application/problem+json (RFC 9457).',
-    (c) => c.post(BODY, { body: BODY.replace('1', '2') }),
+    (c) => c.post(BODY, OTHER_BODY),
   ),
   probes(ADVISED, { expect: all(ALL_ACCEPTED, NOT_STORED) }).accepted(
     'no-store',
@@ -142,7 +129,7 @@ export const HTTP_PROBES: readonly Probe[] = [
     'no-store-refused',
     'a refusal is not cached',
     'A cache would refuse the next request itself.',
-    { claims: { iss: 'https://untrusted.invalid' } },
+    { claims: UNTRUSTED },
   ),
   probes(INLINE, ADVISED, { expect: answeredWith(202, 204) }).accepted(
     'head-status',
@@ -154,7 +141,7 @@ export const HTTP_PROBES: readonly Probe[] = [
     'head-with-length',
     'HEAD with Content-Length, then another event',
     'A HEAD has no body: a server that waits for one reads the next request as the body.',
-    (c) => [{ ...c.request(), contentLength: 245 }, c.request({ sameConnection: true })],
+    (c) => [c.request({ contentLength: 245 }), c.request({ sameConnection: true })],
   ),
   probes({
     expect: (outcomes, context) =>
@@ -164,7 +151,7 @@ export const HTTP_PROBES: readonly Probe[] = [
     'a refused POST, then an event on the same connection',
     'The rest of a refused body must not be read as a request.',
     (c) => [
-      { ...c.post(BODY), authorization: ['Bearer x.y.z'] },
+      c.post(BODY, { authorization: () => [OTHER_CREDENTIAL] }),
       c.request({ sameConnection: true }),
     ],
   ),
@@ -172,21 +159,13 @@ export const HTTP_PROBES: readonly Probe[] = [
     'large-before-read',
     '10 GB are declared, but not sent',
     'A body that is too large is refused before it is read.',
-    (c) => ({
-      ...c.post(BODY),
-      body: undefined,
-      contentLength: 10_000_000_000,
-    }),
+    (c) => c.post(BODY, { body: undefined, contentLength: 10_000_000_000 }),
   ),
   probes(ADVISED).refused(
     'unauthenticated-body',
     'an invalid token and a body that never arrives',
     'A sender without a key must not make the receiver wait for a body.',
-    (c) => ({
-      ...c.post(BODY, { claims: { iss: 'https://untrusted.invalid' } }),
-      body: undefined,
-      contentLength: 1_000,
-    }),
+    (c) => c.post(BODY, { claims: UNTRUSTED, body: undefined, contentLength: 1_000 }),
   ),
   probes(ADVISED, TOLERANT).refused(
     'token-too-large',

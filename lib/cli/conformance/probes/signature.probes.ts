@@ -1,3 +1,4 @@
+import type { Forgery } from '../probe.context.js';
 import { hmacSigner } from '../probe.signer.js';
 import type { Probe } from '../probe.interface.js';
 import {
@@ -19,25 +20,30 @@ const COMPACT = 'A token is three parts of canonical base64url (RFC 7515, sectio
 const COVERED = 'The signature covers header and claims.';
 const EXTENSION =
   'An extension that is not implemented must not be ignored (RFC 7515, section 4.1.11).';
+const SELECTED = 'kid selects a configured key; it is never a path or URL.';
 const OWN_KEY = 'The token must not bring its own key (RFC 8725, section 3.10).';
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
 
-const parts = (change: (header: string, claims: string, signature: string) => string) => ({
-  token: (token: string): string => {
-    const [header = '', claims = '', signature = ''] = token.split('.');
-    return change(header, claims, signature);
-  },
-});
+/** Changes a token that was signed. */
+const rewritten = (
+  name: string,
+  title: string,
+  reason: string,
+  token: NonNullable<Forgery['token']>,
+): Probe => refused(name, title, reason, { token });
+
+/** The header or the claims, with other members. */
+const changed = (part: string, members: object): string => {
+  const json = JSON.parse(Buffer.from(part, 'base64url').toString()) as object;
+  return Buffer.from(JSON.stringify({ ...json, ...members })).toString('base64url');
+};
 
 /** Changes the first character, so that the decoded bytes differ. */
 const flip = (base64url: string): string =>
   ALPHABET.charAt(ALPHABET.indexOf(base64url.charAt(0)) ^ 1) + base64url.slice(1);
 
-const unsigned = (alg: string): object => ({
-  header: { alg },
-  ...parts((header, claims) => `${header}.${claims}.`),
-});
+const unsigned = (alg: string): Forgery => ({ header: { alg }, token: (h, c) => `${h}.${c}.` });
 
 /** Header and signature: only the issuer can have made the token. */
 export const SIGNATURE_PROBES: readonly Probe[] = [
@@ -69,56 +75,38 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   refused('secret-other', 'signed with another secret', 'Only the issuer has the key.', {
     signer: hmacSigner('another-secret-that-was-never-shared-with-the-receiver-at-all-00000'),
   }),
-  refused(
-    'signature-missing',
-    'no signature',
-    COVERED,
-    parts((h, c) => `${h}.${c}.`),
-  ),
-  refused(
+  rewritten('signature-missing', 'no signature', COVERED, (h, c) => `${h}.${c}.`),
+  rewritten(
     'signature-changed',
     'a changed signature',
     COVERED,
-    parts((h, c, s) => `${h}.${c}.${flip(s)}`),
+    (h, c, s) => `${h}.${c}.${flip(s)}`,
   ),
-  refused(
+  rewritten(
     'signature-cut',
     'a signature cut in half',
     COVERED,
-    parts((h, c, s) => `${h}.${c}.${s.slice(0, s.length >> 1)}`),
+    (h, c, s) => `${h}.${c}.${s.slice(0, s.length >> 1)}`,
   ),
-  refused(
+  rewritten(
     'signature-longer',
     'a signature with additional bytes',
     COVERED,
-    parts((h, c, s) => `${h}.${c}.${s}AAAA`),
+    (h, c, s) => `${h}.${c}.${s}AAAA`,
   ),
-  refused('claims-changed', 'changed claims', COVERED, (c) => {
-    const claims = { jti: 'changed' };
-    return c.request({
-      token: (token) => {
-        const [header = '', payload = '', signature = ''] = token.split('.');
-        const json = Buffer.from(payload, 'base64url').toString();
-        const changed = JSON.stringify({ ...(JSON.parse(json) as object), ...claims });
-        return `${header}.${Buffer.from(changed).toString('base64url')}.${signature}`;
-      },
-    });
-  }),
-  refused('header-changed', 'a changed header', COVERED, (c) =>
-    c.request(
-      parts((header, claims, signature) => {
-        const json = Buffer.from(header, 'base64url').toString();
-        const changed = JSON.stringify({ ...(JSON.parse(json) as object), x: 1 });
-        return `${Buffer.from(changed).toString('base64url')}.${claims}.${signature}`;
-      }),
-    ),
+  rewritten(
+    'claims-changed',
+    'changed claims',
+    COVERED,
+    (h, c, s) => `${h}.${changed(c, { jti: 'changed' })}.${s}`,
   ),
-  refused(
-    'padding',
-    'a padded signature',
-    COMPACT,
-    parts((h, c, s) => `${h}.${c}.${s}=`),
+  rewritten(
+    'header-changed',
+    'a changed header',
+    COVERED,
+    (h, c, s) => `${changed(h, { x: 1 })}.${c}.${s}`,
   ),
+  rewritten('padding', 'a padded signature', COMPACT, (h, c, s) => `${h}.${c}.${s}=`),
   probes({ expect: ALL_REFUSED }).refused(
     'unused-bits',
     'unused bits of the signature',
@@ -129,8 +117,10 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
       if (variants === undefined) return undefined;
       return Array.from({ length: variants - 1 }, (_, index) =>
         c.request({
-          token: (token) =>
-            token.slice(0, -1) + ALPHABET.charAt(ALPHABET.indexOf(token.at(-1)!) + index + 1),
+          token: (h, c, s) => {
+            const last = ALPHABET.charAt(ALPHABET.indexOf(s.at(-1)!) + index + 1);
+            return `${h}.${c}.${s.slice(0, -1)}${last}`;
+          },
         }),
       );
     },
@@ -142,29 +132,16 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
   refused('padded-claims', 'padded claims with a valid signature', COMPACT, {
     input: (input) => `${input}=`,
   }),
-  refused(
-    'two-parts',
-    'two parts',
-    COMPACT,
-    parts((h, c) => `${h}.${c}`),
-  ),
-  refused(
-    'four-parts',
-    'four parts',
-    COMPACT,
-    parts((h, c, s) => `${h}.${c}.${s}.${s}`),
-  ),
-  refused(
+  rewritten('two-parts', 'two parts', COMPACT, (h, c) => `${h}.${c}`),
+  rewritten('four-parts', 'four parts', COMPACT, (h, c, s) => `${h}.${c}.${s}.${s}`),
+  rewritten(
     'five-parts',
     'five parts, like an encrypted token',
     COMPACT,
-    parts((h, c, s) => `${h}..${c}.${s}.${s}`),
+    (h, c, s) => `${h}..${c}.${s}.${s}`,
   ),
-  refused(
-    'json-serialization',
-    'the JSON form of a signature',
-    COMPACT,
-    parts((h, c, s) => JSON.stringify({ protected: h, payload: c, signature: s })),
+  rewritten('json-serialization', 'the JSON form of a signature', COMPACT, (h, c, s) =>
+    JSON.stringify({ protected: h, payload: c, signature: s }),
   ),
   probes(TOLERANT).refused(
     'typ-other',
@@ -199,21 +176,13 @@ export const SIGNATURE_PROBES: readonly Probe[] = [
     header: { jku: 'https://keys.invalid/jwks.json' },
     signer: hmacSigner('x'.repeat(32)),
   }),
-  refused(
-    'kid-unknown',
-    'an unknown kid',
-    'kid selects a configured key; it is never a path or URL.',
-    (c) => (c.settings.kid === undefined ? undefined : c.request({ header: { kid: 'unknown' } })),
+  refused('kid-unknown', 'an unknown kid', SELECTED, (c) =>
+    c.settings.kid === undefined ? undefined : c.request({ header: { kid: 'unknown' } }),
   ),
-  refused(
-    'kid-path',
-    'a path as kid, signed with an empty secret',
-    'kid selects a configured key; it is never a path or URL.',
-    {
-      header: { kid: '../../../../dev/null' },
-      signer: hmacSigner(''),
-    },
-  ),
+  refused('kid-path', 'a path as kid, signed with an empty secret', SELECTED, {
+    header: { kid: '../../../../dev/null' },
+    signer: hmacSigner(''),
+  }),
   probes(ADVISED).refused(
     'kid-control',
     'a kid with a control character',
