@@ -246,10 +246,10 @@ export class DeliveryMemory {
     return true;
   }
 
-  /** Moves the due times of the deliveries that wait for their ordering key. */
-  shiftWaiting(ms: number): void {
+  /** Moves the due times of all pending deliveries, which keep their order. */
+  shift(ms: number): void {
     for (const entry of this.groups.pending.entries.keys()) {
-      if (entry.turn?.isWaiting === true) entry.due += ms;
+      if (!entry.isRunning) entry.due += ms;
     }
   }
 

@@ -239,8 +239,8 @@ export class InProcessQueue extends WebhookQueue {
     const now = this.clock.now();
     const change = now - this.lastTime;
     if (change < -CLOCK_TOLERANCE) {
-      this.pending.shift(change, now);
-      this.memory.shiftWaiting(change);
+      this.memory.shift(change);
+      this.pending.retryAll(now);
     }
     this.lastTime = now;
     return now;
