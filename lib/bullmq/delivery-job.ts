@@ -1,5 +1,5 @@
 import type { Job, Queue } from 'bullmq';
-import { waitAfterThrow } from '../queue/retry-schedule.js';
+import { stateAfterRun } from '../queue/state-after-run.js';
 import {
   type DeliveryAttempt,
   type DeliveryFacts,
@@ -123,30 +123,20 @@ export function dataAfter(
   run: DeliveryRun | undefined,
   now: number,
 ): DeliveryJobData {
-  const { outcome, attempt } = run ?? {};
-  const history = attempt === undefined ? data.history : [...data.history, attempt];
-  const changed = { ...data, throws: 0, updatedAt: now, history: history.slice(-MAX_ATTEMPTS) };
-  switch (outcome?.type) {
-    case 'retry':
-      return {
-        ...changed,
-        attempts: data.attempts + 1,
-        dueAt: outcome.at,
-        reason: outcome.reason,
-      };
-    case 'defer':
-      return { ...changed, dueAt: outcome.at, reason: outcome.reason ?? data.reason };
-    case 'dead':
-      return {
-        ...changed,
-        status: 'dead',
-        attempts: outcome.attempts,
-        reason: outcome.reason,
-        holdsKey: data.holdsKey === true && outcome.blocksKey === true,
-      };
-    default:
-      return { ...data, dueAt: now + waitAfterThrow(data.throws), throws: data.throws + 1 };
-  }
+  const { status, attempts, throws, reason, due, blocksKey } = stateAfterRun(data, run, now);
+  const isDead = status === 'dead';
+  const history = run?.attempt === undefined ? data.history : [...data.history, run.attempt];
+  return {
+    ...data,
+    status: isDead ? 'dead' : 'pending',
+    attempts,
+    throws,
+    reason,
+    dueAt: due ?? data.dueAt,
+    holdsKey: isDead ? data.holdsKey === true && blocksKey === true : data.holdsKey,
+    updatedAt: run === undefined ? data.updatedAt : now,
+    history: history.slice(-MAX_ATTEMPTS),
+  };
 }
 
 /** The data with the runs of a received event that have no outcome, because their processes died. */

@@ -1,4 +1,4 @@
-import { waitAfterThrow } from '../queue/retry-schedule.js';
+import { stateAfterRun } from '../queue/state-after-run.js';
 import {
   type DeliveryAttempt,
   type DeliveryRecord,
@@ -129,35 +129,15 @@ export function outcomeRow(
   run: DeliveryRun | undefined,
   now: number,
 ): OutcomeRow {
-  const { attempts, throws } = claimed;
-  if (run === undefined) {
-    const due = now + waitAfterThrow(throws);
-    return { ...releasedRow(claimed), throws: throws + 1, due };
-  }
-  const { outcome, attempt } = run;
-  const row = {
-    overloaded: run.overloadedUntil,
-    ...attemptColumns(attempt),
+  const { blocksKey, ...state } = stateAfterRun(claimed, run, now);
+  return {
+    overloaded: run?.overloadedUntil,
+    ...attemptColumns(run?.attempt),
     ...releasedRow(claimed),
-    throws: 0,
+    ...state,
+    blocks_key: blocksKey,
+    releases: claimed.holdsKey && state.status !== 'pending' && blocksKey !== true,
   };
-  switch (outcome.type) {
-    case 'delivered':
-      return { ...row, status: 'delivered', attempts: attempts + 1, releases: claimed.holdsKey };
-    case 'dead':
-      return {
-        ...row,
-        status: 'dead',
-        attempts: outcome.attempts,
-        reason: outcome.reason,
-        blocks_key: outcome.blocksKey,
-        releases: claimed.holdsKey && outcome.blocksKey !== true,
-      };
-    case 'retry':
-      return { ...row, attempts: attempts + 1, due: outcome.at, reason: outcome.reason };
-    case 'defer':
-      return { ...row, due: outcome.at, reason: outcome.reason };
-  }
 }
 
 /** The row that returns a claimed delivery to the queue without a change. */

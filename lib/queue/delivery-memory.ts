@@ -1,6 +1,7 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { matches } from './delivery-list.js';
 import type { LaneLimits } from './lane-limits.js';
+import { stateAfterRun } from './state-after-run.js';
 import {
   deliveryLane,
   type DeliveryAttempt,
@@ -20,13 +21,13 @@ const MAX_ATTEMPTS = 20;
 export class RememberedDelivery {
   readonly lane: string;
   status: DeliveryStatus = 'pending';
-  /** How often in a row the handler threw. */
-  throws = 0;
   attempts: readonly DeliveryAttempt[] = [];
   /** Its part in the order of its key; absent without one, and once it has had its turn. */
   turn: { readonly key: string; readonly isWaiting: boolean } | undefined;
   private blocksKey = false;
   private attemptCount = 0;
+  /** How often in a row the handler threw. */
+  private throws = 0;
   private reason: FailureReason | undefined;
   updatedAt: number;
   private payloadDropped: true | undefined;
@@ -87,30 +88,19 @@ export class RememberedDelivery {
     return this.turn.isWaiting ? 'waiting' : undefined;
   }
 
-  apply({ outcome, attempt }: DeliveryRun, now: number): void {
-    this.throws = 0;
-    this.updatedAt = now;
-    if (attempt !== undefined) this.attempts = [...this.attempts, attempt].slice(-MAX_ATTEMPTS);
-    switch (outcome.type) {
-      case 'delivered':
-        this.status = 'delivered';
-        this.attemptCount++;
-        this.reason = undefined;
-        break;
-      case 'dead':
-        this.status = 'dead';
-        this.attemptCount = outcome.attempts;
-        this.reason = outcome.reason;
-        this.blocksKey = outcome.blocksKey === true;
-        break;
-      case 'retry':
-        this.attemptCount++;
-        this.reason = outcome.reason;
-        this.due = outcome.at;
-        break;
-      case 'defer':
-        this.reason = outcome.reason ?? this.reason;
-        this.due = outcome.at;
+  /** @param run - `undefined` if the handler threw */
+  apply(run: DeliveryRun | undefined, now: number): void {
+    const { attemptCount: attempts, throws, reason } = this;
+    const state = stateAfterRun({ attempts, throws, reason }, run, now);
+    this.status = state.status;
+    this.attemptCount = state.attempts;
+    this.throws = state.throws;
+    this.reason = state.reason;
+    this.due = state.due ?? this.due;
+    this.blocksKey = state.blocksKey === true;
+    if (run !== undefined) this.updatedAt = now;
+    if (run?.attempt !== undefined) {
+      this.attempts = [...this.attempts, run.attempt].slice(-MAX_ATTEMPTS);
     }
   }
 
@@ -256,10 +246,10 @@ export class DeliveryMemory {
     return true;
   }
 
-  /** Moves the due times of the deliveries that wait for their ordering key. */
-  shiftWaiting(ms: number): void {
+  /** Moves the due times of all pending deliveries, which keep their order. */
+  shift(ms: number): void {
     for (const entry of this.groups.pending.entries.keys()) {
-      if (entry.turn?.isWaiting === true) entry.due += ms;
+      if (!entry.isRunning) entry.due += ms;
     }
   }
 

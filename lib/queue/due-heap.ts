@@ -38,11 +38,6 @@ export class DueHeap<Item extends Due> {
     if (at >= 0) this.riseFrom(at, item);
   }
 
-  /** Moves all due times. */
-  shift(ms: number): void {
-    for (const item of this.items) item.due += ms;
-  }
-
   private riseFrom(start: number, item: Item): void {
     let at = start;
     while (at > 0) {

@@ -18,7 +18,6 @@ import {
 import { countDeliveries, listDeliveries } from './delivery-list.js';
 import { DeliveryMemory, type RememberedDelivery } from './delivery-memory.js';
 import { LaneLimits } from './lane-limits.js';
-import { waitAfterThrow } from './retry-schedule.js';
 import {
   type DeliveryCountFilter,
   type DeliveryCounts,
@@ -240,8 +239,8 @@ export class InProcessQueue extends WebhookQueue {
     const now = this.clock.now();
     const change = now - this.lastTime;
     if (change < -CLOCK_TOLERANCE) {
-      this.pending.shift(change, now);
-      this.memory.shiftWaiting(change);
+      this.memory.shift(change);
+      this.pending.retryAll(now);
     }
     this.lastTime = now;
     return now;
@@ -333,8 +332,7 @@ export class InProcessQueue extends WebhookQueue {
   }
 
   private settle(entry: RememberedDelivery, run: DeliveryRun | undefined, now: number): void {
-    if (run === undefined) entry.due = now + waitAfterThrow(entry.throws++);
-    else entry.apply(run, now);
+    entry.apply(run, now);
     this.memory.update(entry);
     if (entry.status === 'pending') this.pending.add(entry);
   }

@@ -71,12 +71,6 @@ class HeldLanes {
     }
   }
 
-  /** Moves the due times, and lets {@link releaseDue} release deliveries of every lane. */
-  shift(ms: number, now: number): void {
-    for (const { items } of this.lanes.values()) items.shift(ms);
-    for (const lane of this.names) this.retry(lane, now);
-  }
-
   /** Whether a lane that holds something may get a free slot by a time although none of its attempts has ended. */
   mayReleaseBy(until: number): boolean {
     return [...this.lanes.values()].some(({ retryAt }) => (retryAt ?? Infinity) <= until);
@@ -147,10 +141,9 @@ export class PendingDeliveries {
     this.held.retry(lane, now);
   }
 
-  /** Moves the due times. */
-  shift(ms: number, now: number): void {
-    this.waiting.shift(ms);
-    this.held.shift(ms, now);
+  /** Looks again at every lane whose deliveries are set aside: their times were planned before the clock was set back. */
+  retryAll(now: number): void {
+    for (const lane of this.held.names) this.held.retry(lane, now);
   }
 
   /** Restores the order after a waiting delivery became due earlier. */
