@@ -1,5 +1,4 @@
 import type { Job, Queue } from 'bullmq';
-import { stateAfterRun } from '../queue/state-after-run.js';
 import {
   type DeliveryAttempt,
   type DeliveryFacts,
@@ -8,6 +7,7 @@ import {
   type DeliveryRun,
   deliveryLane,
   type WebhookDelivery,
+  stateAfterRun,
 } from '../queue/webhook-delivery.js';
 import type { EnqueuedDelivery } from '../queue/webhook-queue.js';
 

@@ -1,4 +1,3 @@
-import { stateAfterRun } from '../queue/state-after-run.js';
 import {
   type DeliveryAttempt,
   type DeliveryRecord,
@@ -10,6 +9,7 @@ import {
   type DeliveryRun,
   type SignedFacts,
   deliveryLane,
+  stateAfterRun,
 } from '../queue/webhook-delivery.js';
 import type { DeliveryCounts, ListedDelivery, EnqueuedDelivery } from '../queue/webhook-queue.js';
 import type { Row } from './database.js';

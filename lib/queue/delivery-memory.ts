@@ -1,7 +1,6 @@
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { matches } from './delivery-list.js';
 import type { LaneLimits } from './lane-limits.js';
-import { stateAfterRun } from './state-after-run.js';
 import {
   deliveryLane,
   type DeliveryAttempt,
@@ -12,6 +11,7 @@ import {
   type FailureReason,
   type WebhookDelivery,
   takesTurn,
+  stateAfterRun,
 } from './webhook-delivery.js';
 import type { DeliveryFilter } from './webhook-queue.js';
 
