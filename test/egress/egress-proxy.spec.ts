@@ -140,6 +140,23 @@ describe('the egress proxy', () => {
     expect(proxy.targets).toEqual(['[2606:2800:220:1::1]:443', '93.184.216.34:443']);
   });
 
+  it('is asked for addresses of both families, as it may reach one only', async () => {
+    const first = Array.from({ length: 8 }, (_, index) => `2606:2800:220:1::${index + 1}`);
+    agents = createGuardedAgents(new EgressPolicy({}), {
+      lookup: lookupOf([...first, '93.184.216.34', '93.184.216.35']),
+      proxy: new EgressProxy(`http://${proxy.origin}`),
+    });
+    proxy.refusal = 'HTTP/1.1 503 Service Unavailable';
+
+    await expect(statusOf('https://hooks.test/', agents.httpsAgent)).rejects.toThrow();
+    expect(proxy.targets).toEqual([
+      '[2606:2800:220:1::1]:443',
+      '93.184.216.34:443',
+      '[2606:2800:220:1::2]:443',
+      '93.184.216.35:443',
+    ]);
+  });
+
   it.each([
     'http://10.0.0.1/',
     'https://169.254.169.254/latest',
