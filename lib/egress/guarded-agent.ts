@@ -183,7 +183,7 @@ async function openTunnel(
   });
   let failure: unknown;
   // The owner of the name chooses how many addresses it has, and the request may have ended meanwhile.
-  for (const { address } of addresses.slice(0, MOST_ADDRESSES)) {
+  for (const { address } of alternateFamilies(addresses).slice(0, MOST_ADDRESSES)) {
     try {
       return await proxy.connect(address, Number(port), signal);
     } catch (error) {
@@ -192,6 +192,15 @@ async function openTunnel(
     }
   }
   throw failure;
+}
+
+/** Beginning with the family of the first address (RFC 8305, section 4): the proxy may reach one family only. */
+function alternateFamilies(addresses: readonly LookupAddress[]): LookupAddress[] {
+  const preferred = addresses.filter(({ family }) => family === addresses[0]!.family);
+  const others = addresses.filter((address) => !preferred.includes(address));
+  return addresses
+    .flatMap((_, index) => [preferred[index], others[index]])
+    .filter((address) => address !== undefined);
 }
 
 /**

@@ -42,6 +42,7 @@ import { checkProfile, profileUseProblem } from '../sending/sent-profile.js';
 import type { SenderOptions } from '../sending/webhook.sender.js';
 import type { PublisherKeys, EndpointSigner } from '../signing/endpoint-signer.js';
 import { checkJwks, JWKS, type ResolvedJwks } from '../signing/jwks.route.js';
+import { PublisherLog } from '../signing/publisher-log.js';
 import type {
   HeldSigningKeys,
   ProvidedSigningKeys,
@@ -200,7 +201,9 @@ export function resolvePublisherOptions(
       events,
       tls: options.tls,
       proxy:
-        options.proxy === undefined ? undefined : new EgressProxy(options.proxy, options.tls?.ca),
+        options.proxy === undefined
+          ? undefined
+          : new EgressProxy(options.proxy, options.tls?.ca, new PublisherLog()),
       clock,
       shutdownTimeout: options.shutdownTimeout,
       transactionHost: options.transactionHost,

@@ -38,6 +38,9 @@ async function publisher(options: object = {}): Promise<PublisherBench> {
   return bench;
 }
 
+/** What was logged about the proxy at a level. */
+const proxyLogs = (level: string) => bench!.logs(level).filter((line) => /egress proxy/.test(line));
+
 const send = async (url: string) => bench!.publisher.send(url, 'order.created', ['x']);
 
 describe('the egress proxy', () => {
@@ -140,6 +143,23 @@ describe('the egress proxy', () => {
     expect(proxy.targets).toEqual(['[2606:2800:220:1::1]:443', '93.184.216.34:443']);
   });
 
+  it('is asked for addresses of both families, as it may reach one only', async () => {
+    const first = Array.from({ length: 8 }, (_, index) => `2606:2800:220:1::${index + 1}`);
+    agents = createGuardedAgents(new EgressPolicy({}), {
+      lookup: lookupOf([...first, '93.184.216.34', '93.184.216.35']),
+      proxy: new EgressProxy(`http://${proxy.origin}`),
+    });
+    proxy.refusal = 'HTTP/1.1 503 Service Unavailable';
+
+    await expect(statusOf('https://hooks.test/', agents.httpsAgent)).rejects.toThrow();
+    expect(proxy.targets).toEqual([
+      '[2606:2800:220:1::1]:443',
+      '93.184.216.34:443',
+      '[2606:2800:220:1::2]:443',
+      '93.184.216.35:443',
+    ]);
+  });
+
   it.each([
     'http://10.0.0.1/',
     'https://169.254.169.254/latest',
@@ -166,6 +186,89 @@ describe('the egress proxy', () => {
 
     expect(await send(receiver.url)).toMatchObject({ status: 'scheduled', failureReason });
     expect(receiver.connections).toBe(0);
+  });
+
+  describe('in the log', () => {
+    const REFUSED = 'HTTP/1.1 407 Proxy Authentication Required';
+
+    it('is a wrong password, once, and its end', async () => {
+      await publisher({ proxy: `http://user:p%40ss-that-no-log-shows@${proxy.origin}` });
+      const other = `https://127.0.0.1:${target.port}/`;
+      for (let outage = 1; outage <= 2; outage++) {
+        proxy.refusal = REFUSED;
+        for (const url of [receiver.url, other, receiver.url]) await send(url);
+        proxy.refusal = undefined;
+        await send(outage === 1 ? other : receiver.url);
+        expect(proxyLogs('warn')).toHaveLength(outage);
+        expect(proxyLogs('log')).toHaveLength(outage);
+      }
+
+      expect(proxyLogs('warn')[0]).toBe(
+        'The egress proxy answered with status 407. Correct the user name and the password in the URL of "publisher.proxy". Deliveries through it are retried on schedule (proxy_failed).',
+      );
+      expect(proxyLogs('log')[0]).toBe(
+        'The egress proxy opens connections again; the last warning was that it answered with status 407.',
+      );
+      expect(JSON.stringify(bench!.logged)).not.toContain('ss-that-no-log-shows');
+    });
+
+    it('is one that cannot be reached, with the reason', async () => {
+      await publisher({ proxy: 'http://127.0.0.1:2' });
+      for (let count = 0; count < 3; count++) await send(receiver.url);
+
+      expect(proxyLogs('warn')).toEqual([
+        'The egress proxy cannot be reached (ECONNREFUSED). Check that it runs, and its scheme, host and port in "publisher.proxy", or its certificate. Deliveries through it are retried on schedule (proxy_failed).',
+      ]);
+    });
+
+    it('is a refusal, once, which ends when that destination is connected to', async () => {
+      await publisher();
+      const other = `https://127.0.0.1:${target.port}/`;
+      proxy.refusal = 'HTTP/1.1 403 Forbidden';
+      for (const url of [receiver.url, other]) await send(url);
+      expect(proxyLogs('warn')).toEqual([
+        `The egress proxy answered with status 403 for 127.0.0.1:${receiver.port}. Allow CONNECT to the addresses and ports of your endpoints in its rules. Deliveries through it are retried on schedule (proxy_failed).`,
+      ]);
+      proxy.refusal = undefined;
+      await send(other);
+      expect(proxyLogs('log')).toEqual([]);
+      await send(receiver.url);
+
+      expect(proxyLogs('log')).toHaveLength(1);
+      expect(proxyLogs('warn')).toHaveLength(1);
+    });
+
+    it('is a connection that it closes without an answer', async () => {
+      const closing = await HostileReceiver.start((socket) => void socket.destroy());
+      await publisher({ proxy: new URL(closing.url).origin });
+      await send(receiver.url);
+
+      expect(proxyLogs('warn')[0]).toContain(
+        `The egress proxy did not answer (ECONNRESET) for 127.0.0.1:${receiver.port}. Check`,
+      );
+      await closing.stop();
+    });
+
+    it('is no endpoint that cannot be reached', async () => {
+      await publisher();
+      proxy.refusal = 'HTTP/1.1 502 Bad Gateway';
+      await send(receiver.url);
+
+      expect(proxyLogs('warn')).toEqual([]);
+    });
+
+    it('is not the shutdown', async () => {
+      const silent = await HostileReceiver.start(() => {});
+      const { logged } = await publisher({ proxy: new URL(silent.url).origin });
+      const sent = send(receiver.url).catch(() => 'aborted');
+      await silent.received(1);
+      await bench!.stop();
+      bench = undefined;
+
+      expect(await sent).toBe('aborted');
+      expect(JSON.stringify(logged)).not.toContain('egress proxy');
+      await silent.stop();
+    });
   });
 
   it('does not open the circuit of an endpoint while it cannot be reached', async () => {

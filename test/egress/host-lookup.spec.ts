@@ -203,7 +203,8 @@ describe('a lookup', () => {
     [1, 2],
     [2, 2],
     [4, 2],
-    [8, 4],
+    [5, 2],
+    [8, 3],
     [NaN, 2],
   ])('with %d threads, is one of at most %d', async (threads, most) => {
     const machine = new Machine(threads);
@@ -314,6 +315,115 @@ describe('a name whose lookup took more than 2 s', () => {
     await machine.start(['silent.example', 'slow0.example', 'slow1.example', 'quick.example']);
 
     expect(machine.busy).toEqual(['silent.example', 'quick.example']);
+  });
+});
+
+describe('a name that resolved before', () => {
+  /** Names whose servers answer c-ares, and whose lookups do not end. */
+  const TRICKY = Array.from({ length: 8 }, (_, index) => `tricky${index}.example`);
+
+  async function resolve(machine: Machine, name: string): Promise<void> {
+    await machine.start([name]);
+    await machine.end(name);
+  }
+
+  it.each([5, 16, 64])('finds one of %d threads free', async (threads) => {
+    const machine = new Machine(threads);
+    await resolve(machine, 'known.example');
+    const names = Array.from({ length: 40 }, (_, index) => `tricky${index}.example`);
+    await machine.start(names);
+    expect(machine.busy).toHaveLength(Math.floor((threads + 1) / 2) - 1);
+    await machine.start(['new.example', 'known.example']);
+
+    expect(machine.busy).not.toContain('new.example');
+    expect(machine.busy).toContain('known.example');
+  });
+
+  it('goes first if there are too few threads to keep one', async () => {
+    const machine = new Machine(4);
+    await resolve(machine, 'known.example');
+    await machine.start([...TRICKY, 'known.example']);
+    await machine.end('tricky0.example');
+
+    expect(machine.busy).toEqual(['tricky1.example', 'known.example']);
+  });
+
+  it.each([
+    ['has no address', []],
+    ['took more than 2 s', ADDRESSES],
+  ])('is none if it %s', async (_, addresses) => {
+    const machine = new Machine(16);
+    await machine.start(['other.example']);
+    await machine.clock.advance(addresses.length === 0 ? 0 : 2_001);
+    await machine.end('other.example', addresses);
+    await machine.start([...TRICKY, 'other.example']);
+
+    expect(machine.busy).not.toContain('other.example');
+  });
+
+  it('is one of the 1,000 that were used last', async () => {
+    const machine = new Machine(16);
+    await resolve(machine, 'old.example');
+    await resolve(machine, 'used.example');
+    for (let count = 0; count < 998; count++) await resolve(machine, `host${count}.example`);
+    await resolve(machine, 'used.example');
+    await resolve(machine, 'new.example');
+    await machine.start([...TRICKY, 'old.example', 'used.example']);
+
+    expect(machine.busy).not.toContain('old.example');
+    expect(machine.busy).toContain('used.example');
+  });
+});
+
+describe('a domain with a slow name', () => {
+  async function withSlow(name: string): Promise<Machine> {
+    const machine = new Machine();
+    await machine.start(['known.evil.example']);
+    await machine.end('known.evil.example');
+    await machine.start([name]);
+    await machine.clock.advance(2_001);
+    await machine.end(name);
+    return machine;
+  }
+
+  it.each([
+    ['tricky.evil.example', 'other.evil.example', false],
+    ['tricky.evil.example', 'other.evil.example.', false],
+    ['a.tricky.evil.example', 'evil.example', false],
+    ['tricky.evil.example', 'good.example', true],
+    ['tricky.evil.example', 'known.evil.example', true],
+    ['tricky.evil.co.uk', 'other.evil.co.uk', false],
+    ['tricky.evil.co.uk', 'good.co.uk', true],
+  ])('after %s, lets %s run beside another doubtful one: %p', async (slow, name, isFree) => {
+    const machine = await withSlow(slow);
+    await machine.start(['silent.test', name]);
+    expect(machine.busy).toEqual(isFree ? ['silent.test', name] : ['silent.test']);
+    expect(machine.probed.includes(name)).toBe(isFree);
+    for (const one of ['silent.test', name]) await machine.end(one);
+    await machine.clock.advance(TEN_MINUTES);
+    await machine.start(['silent.test', `new.${name}`]);
+
+    expect(machine.busy).toEqual(['silent.test', `new.${name}`]);
+  });
+
+  it('puts its names that already wait into the lane', async () => {
+    const machine = new Machine();
+    const names = Array.from({ length: 4 }, (_, index) => `tricky${index}.evil.example`);
+    await machine.start([...names, 'healthy.example', 'quick.example']);
+    expect(machine.busy).toEqual(names.slice(0, 2));
+    await machine.clock.advance(10_000);
+    await machine.end(names[0]!);
+    await machine.end(names[1]!);
+
+    expect(machine.busy).toEqual(['healthy.example', 'quick.example']);
+  });
+
+  it('has no name that goes first', async () => {
+    const machine = await withSlow('tricky.evil.example');
+    await machine.start(['silent.test', 'a.example', 'b.example', 'known.evil.example']);
+    await machine.end('a.example');
+
+    expect(machine.busy).toEqual(['silent.test', 'b.example']);
   });
 });
 
