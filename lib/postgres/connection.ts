@@ -2,17 +2,11 @@ import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type { Database, Row, RunStatement } from './database.js';
 import { databaseFailure } from './database-failure.js';
-import { type OwnDatabase, requireSameDatabase } from './database-identity.js';
+import { requireSameDatabase } from './database-identity.js';
 import { SchemaMigrator } from './migrations/schema.migrator.js';
 
 /** A statement, and its values: strings, numbers, booleans and `null`, which every driver sends alike. */
 export type Query = readonly [statement: string, values: readonly unknown[]];
-
-export interface OpenDatabase {
-  readonly database: Database;
-  /** Its identity, for transactions of the caller. */
-  readonly own: OwnDatabase;
-}
 
 /** Milliseconds for a step of the schema, which may wait for another process that runs it. */
 const MIGRATION_TIMEOUT = 60_000;
@@ -35,16 +29,16 @@ export abstract class Connection {
   /** The server, for messages. */
   abstract get server(): string;
 
-  abstract open(): Promise<OpenDatabase>;
+  abstract open(): Promise<Database>;
 
   /** As {@link open}, when a transaction of the caller may hold the last connection of the pool. */
-  protected async openInTransaction(): Promise<OpenDatabase> {
+  protected async openInTransaction(): Promise<Database> {
     return this.open();
   }
 
   /** Runs one statement outside any transaction. */
   async query(...query: Query): Promise<readonly Row[]> {
-    return this.using(async ({ database }) => database.query(this.timeout, ...query));
+    return this.using(async (database) => database.query(...query));
   }
 
   /** As {@link query}, for a statement that searches for its values: no string in PostgreSQL contains NUL, so it finds nothing. */
@@ -65,16 +59,16 @@ export abstract class Connection {
     work: (run: RunStatement) => Promise<T>,
     own?: Parameters<typeof requireSameDatabase>[3],
   ): Promise<T> {
-    const opened = await this.openInTransaction();
+    const database = await this.openInTransaction();
     // Once the call has ended, at its deadline, it runs no further statement, which could follow a rollback.
     let hasEnded = false;
     const join = async (): Promise<T> => {
-      const run = await opened.database.join(tx);
+      const run = await database.join(tx);
       const runInTime: RunStatement = async (...query) => {
         if (hasEnded) throw new Error('transaction is closed');
         return run(...query);
       };
-      if (own !== undefined) await requireSameDatabase(tx as object, runInTime, opened.own, own);
+      if (own !== undefined) await requireSameDatabase(tx as object, runInTime, database.own, own);
       return work(runInTime);
     };
     return this.reporting(async () =>
@@ -100,13 +94,13 @@ export abstract class Connection {
     }
   }
 
-  protected async using<T>(work: (opened: OpenDatabase) => Promise<T>): Promise<T> {
+  protected async using<T>(work: (database: Database) => Promise<T>): Promise<T> {
     return this.reporting(async () => work(await this.open()));
   }
 
   protected migratorOf(database: Database): SchemaMigrator {
     const limit = this.timeout === undefined ? undefined : MIGRATION_TIMEOUT;
-    return new SchemaMigrator(async (...query) => database.query(limit, ...query), this.schema);
+    return new SchemaMigrator(async (...query) => database.query(...query, limit), this.schema);
   }
 }
 

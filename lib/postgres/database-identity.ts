@@ -27,22 +27,19 @@ export class OwnDatabase {
   private identity: Promise<DatabaseIdentity> | undefined;
   private isReading = false;
 
-  /** @param timeout - milliseconds; `undefined` for an embedded database, which is never replaced */
-  constructor(
-    private readonly database: Database,
-    private readonly timeout: number | undefined,
-  ) {}
+  constructor(private readonly database: Pick<Database, 'query' | 'timeout'>) {}
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
   async identify(): Promise<DatabaseIdentity> {
-    this.identity ??= this.read(this.timeout);
+    this.identity ??= this.read(this.database.timeout);
     return this.identity;
   }
 
-  /** Reads it again, once for all calls that need it at the same time. */
+  /** Reads it again, once for all calls that need it at the same time. An embedded database is never replaced. */
   async identifyAgain(): Promise<DatabaseIdentity> {
-    if (this.timeout !== undefined && !this.isReading) {
-      this.identity = this.read(this.timeout * TIMEOUTS_TO_READ_AGAIN);
+    const { timeout } = this.database;
+    if (timeout !== undefined && !this.isReading) {
+      this.identity = this.read(timeout * TIMEOUTS_TO_READ_AGAIN);
     }
     return this.identify();
   }
@@ -50,7 +47,7 @@ export class OwnDatabase {
   private async read(timeout: number | undefined): Promise<DatabaseIdentity> {
     this.isReading = true;
     try {
-      return await readIdentity(async (...query) => this.database.query(timeout, ...query));
+      return await readIdentity(async (...query) => this.database.query(...query, timeout));
     } catch (error) {
       this.identity = undefined;
       throw error;
@@ -117,11 +114,8 @@ const FORM_OF_BINARY = Buffer.from([0x00, 0xff]);
 const FORMS = "SELECT decode('00ff', 'hex') AS binary, true AS truth";
 
 /** Refuses a client whose parsers are replaced. Other forms of these types would be taken for other payloads, and for `false`: nothing would fail. */
-export async function requireUsualForms(
-  database: Database,
-  timeout: number | undefined,
-): Promise<void> {
-  const [row] = await database.query(timeout, FORMS, []);
+export async function requireUsualForms(database: Database): Promise<void> {
+  const [row] = await database.query(FORMS, []);
   const { binary, truth } = row!;
   const isBinary = binary instanceof Uint8Array && Buffer.compare(binary, FORM_OF_BINARY) === 0;
   if (isBinary && truth === true) return;
@@ -136,14 +130,9 @@ export async function requireUsualForms(
 const MAX_SKEW = 5_000;
 
 /** Warns if the clock of this process differs from that of the server: other clocks judge the tokens that it signs. */
-export async function warnOfSkew(
-  database: Database,
-  timeout: number | undefined,
-  clock: WebhookClock,
-): Promise<void> {
+export async function warnOfSkew(database: Database, clock: WebhookClock): Promise<void> {
   const before = clock.now();
   const [row] = await database.query(
-    timeout,
     'SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS now',
     [],
   );

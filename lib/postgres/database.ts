@@ -1,5 +1,6 @@
 import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
 import { describeServer, isConflict } from './database-failure.js';
+import { OwnDatabase } from './database-identity.js';
 import { hasMethods, joinTransaction, statementsOn } from './transactions.js';
 
 /** Runs single statements: a `Pool` of node-postgres, a PGlite. */
@@ -78,10 +79,17 @@ export class Database {
   private lastServer: string;
   /** Until when each statement runs in a transaction, whose settings make the server give it up too. Epoch milliseconds. */
   private overdueUntil = 0;
+  /** Its identity, for transactions of the caller. */
+  readonly own = new OwnDatabase(this);
 
+  /**
+   * @param timeout - milliseconds that a connection, and the statement or transaction on it, may take each; `undefined` for no deadline,
+   *   as on an embedded database
+   */
   constructor(
     private readonly source: PostgresClientSource,
     private readonly clock: WebhookClock,
+    readonly timeout?: number,
   ) {
     this.lastServer = describeServer(source);
   }
@@ -94,13 +102,11 @@ export class Database {
   /**
    * Runs one statement in a transaction of its own, and again after a deadlock or a serialization failure, which READ COMMITTED
    * prevents if the default of the server is stricter.
-   *
-   * @param ms - milliseconds that the connection and the statement may take each; `undefined` for no deadline
    */
   async query(
-    ms: number | undefined,
     statement: string,
     values: readonly unknown[],
+    ms = this.timeout,
   ): Promise<readonly Row[]> {
     return this.withClient(ms, async (client, needsTransaction) =>
       needsTransaction
@@ -110,26 +116,20 @@ export class Database {
   }
 
   /** As `query`, for a statement whose rows are read in the order of an index. */
-  async queryInIndexOrder(
-    ms: number | undefined,
-    statement: string,
-    values: readonly unknown[],
-  ): Promise<readonly Row[]> {
-    return this.transaction(ms, async (run) => run(statement, values), IN_INDEX_ORDER);
+  async queryInIndexOrder(statement: string, values: readonly unknown[]): Promise<readonly Row[]> {
+    return this.transaction(async (run) => run(statement, values), IN_INDEX_ORDER);
   }
 
   /**
    * Runs statements in a transaction, and all of them again after a deadlock or a serialization failure.
    *
-   * @param ms - milliseconds that the connection and the statements may take each; `undefined` for no deadline
    * @param setting - a statement to run first
    */
-  async transaction<T>(
-    ms: number | undefined,
-    work: (run: RunStatement) => Promise<T>,
-    setting = '',
-  ): Promise<T> {
-    return this.withClient(ms, async (client) => inTransaction(client, ms, work, setting));
+  async transaction<T>(work: (run: RunStatement) => Promise<T>, setting = ''): Promise<T> {
+    const { timeout } = this;
+    return this.withClient(timeout, async (client) =>
+      inTransaction(client, timeout, work, setting),
+    );
   }
 
   /**
@@ -149,7 +149,6 @@ export class Database {
    * @returns a function that ends it; `undefined` if the pool has no connection to spare
    */
   async listen(
-    ms: number | undefined,
     channel: string,
     receive: (payload: string) => void,
     onLost: () => void,
@@ -161,10 +160,10 @@ export class Database {
       warnOfSingleConnection(this.server);
       return undefined;
     }
-    const connection = await this.connect(client, ms);
+    const connection = await this.connect(client, this.timeout);
     connection.on('notification', ({ payload }) => receive(payload ?? ''));
     try {
-      await this.inTime(ms, async () => connection.query(`LISTEN ${channel}`));
+      await this.inTime(this.timeout, async () => connection.query(`LISTEN ${channel}`));
     } catch (error) {
       connection.release(true);
       throw error;

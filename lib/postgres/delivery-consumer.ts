@@ -82,8 +82,7 @@ export class DeliveryConsumer {
     const { connection } = this.parts;
     const { channel, name, clock, server } = connection;
     const notifications = new QueueNotifications({
-      listen: async (receive, onLost) =>
-        (await connection.open()).database.listen(connection.timeout, channel, receive, onLost),
+      listen: async (receive, onLost) => (await connection.open()).listen(channel, receive, onLost),
       notify: async (payload) =>
         connection.query('SELECT pg_notify($1::text, $2::text)', [channel, payload]),
       name,

@@ -87,10 +87,10 @@ class ServerHost implements QueueHost {
     this.server = describeServer(options.connectionString ?? options.pool);
   }
 
-  async open(): Promise<Database> {
+  async open(timeout: number | undefined): Promise<Database> {
     const { pool } = this.options;
     if (pool !== undefined) warnOfMissingTimeouts('PostgresQueue', pool);
-    return new Database(pool ?? (await this.openPool()), this.clock);
+    return new Database(pool ?? (await this.openPool()), this.clock, timeout);
   }
 
   async close(): Promise<void> {

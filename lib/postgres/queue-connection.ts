@@ -1,9 +1,9 @@
 import { inTime } from '../clock/webhook-clock.js';
 import { WebhookStoreError } from '../errors/webhook.error.js';
 import { queueStopped } from '../queue/webhook-queue.js';
-import { Connection, type OpenDatabase, type Query } from './connection.js';
+import { Connection, type Query } from './connection.js';
 import type { Database, Row, RunStatement } from './database.js';
-import { OwnDatabase, requireUsualForms, warnOfSkew } from './database-identity.js';
+import { requireUsualForms, warnOfSkew } from './database-identity.js';
 import type { ResolvedDatabaseQueueOptions } from './queue-options.js';
 
 /** Milliseconds that `enqueue` in a transaction waits until the queue is open. */
@@ -22,8 +22,11 @@ export interface QueueHost {
   readonly server: string;
   /** Whether start-up may change the schema. */
   readonly migrates: boolean;
-  /** @throws the error of the driver */
-  open(): Promise<Database>;
+  /**
+   * @param timeout - of the database
+   * @throws the error of the driver
+   */
+  open(timeout: number | undefined): Promise<Database>;
   /** Closes what `open` has opened, and leaves the application's own pool open. */
   close(): Promise<void>;
 }
@@ -37,7 +40,7 @@ export class QueueConnection extends Connection {
   readonly name: string;
   /** The channel of its notifications. */
   readonly channel: string;
-  private opening: Promise<OpenDatabase> | undefined;
+  private opening: Promise<Database> | undefined;
   private isOpen = false;
   private isClosed = false;
 
@@ -61,7 +64,7 @@ export class QueueConnection extends Connection {
    *
    * @throws {@link WebhookDeliveryError} `shutting_down` after {@link close}
    */
-  override async open(): Promise<OpenDatabase> {
+  override async open(): Promise<Database> {
     if (this.isClosed) throw queueStopped();
     this.opening ??= this.reporting(async () => this.openHost()).catch((error: unknown) => {
       this.opening = undefined;
@@ -70,7 +73,7 @@ export class QueueConnection extends Connection {
     return this.opening;
   }
 
-  protected override async openInTransaction(): Promise<OpenDatabase> {
+  protected override async openInTransaction(): Promise<Database> {
     if (this.isOpen) return this.open();
     const makeError = (): WebhookStoreError =>
       new WebhookStoreError(
@@ -92,11 +95,11 @@ export class QueueConnection extends Connection {
 
   /** As {@link query}, for a statement whose rows are read in the order of an index. */
   async queryInIndexOrder(...query: Query): Promise<readonly Row[]> {
-    return this.using(async ({ database }) => database.queryInIndexOrder(this.timeout, ...query));
+    return this.using(async (database) => database.queryInIndexOrder(...query));
   }
 
   async transaction<T>(work: (run: RunStatement) => Promise<T>): Promise<T> {
-    return this.using(async ({ database }) => database.transaction(this.timeout, work));
+    return this.using(async (database) => database.transaction(work));
   }
 
   /** The time for a statement: `null` for the clock of the database. */
@@ -112,21 +115,18 @@ export class QueueConnection extends Connection {
     return this.timeout === undefined ? null : `${Math.ceil(this.timeout * LOCKS_PER_TIMEOUT)}ms`;
   }
 
-  private async openHost(): Promise<OpenDatabase> {
-    const { host, timeout } = this;
-    const database = await host.open();
+  private async openHost(): Promise<Database> {
+    const { host } = this;
+    const database = await host.open(this.timeout);
     try {
       const migrator = this.migratorOf(database);
       if (host.migrates) await migrator.migrate();
       else await migrator.requireCurrent();
-      await requireUsualForms(database, timeout);
-      const own = new OwnDatabase(database, timeout);
-      await own.identify();
-      if (this.options.usesDatabaseClock && host.shared) {
-        await warnOfSkew(database, timeout, this.clock);
-      }
+      await requireUsualForms(database);
+      await database.own.identify();
+      if (this.options.usesDatabaseClock && host.shared) await warnOfSkew(database, this.clock);
       this.isOpen = true;
-      return { database, own };
+      return database;
     } catch (error) {
       // The next call opens it again; without this, the pool and the lock of this attempt would leak.
       await host.close().catch(() => {});

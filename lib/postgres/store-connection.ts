@@ -3,14 +3,13 @@ import { SystemClock, type WebhookClock } from '../clock/webhook-clock.js';
 import { Problems } from '../options/problems.js';
 import { readOptions } from '../options/read-options.js';
 import * as option from '../options/rules.js';
-import { Connection, type OpenDatabase } from './connection.js';
+import { Connection } from './connection.js';
 import {
   Database,
   type PostgresClient,
   type PostgresClientSource,
   warnOfMissingTimeouts,
 } from './database.js';
-import { OwnDatabase } from './database-identity.js';
 import { SCHEMA } from './sql-text.js';
 
 /** Options of every store on PostgreSQL. All optional. */
@@ -44,7 +43,7 @@ interface StoreDescription<Options extends StoreOptions> {
 /** The database of a store, whose client belongs to the application. */
 export class StoreConnection<Options extends StoreOptions = StoreOptions> extends Connection {
   readonly options: Options;
-  private readonly opened: OpenDatabase;
+  private readonly database: Database;
 
   /** @throws {@link WebhookConfigurationError} for an invalid client or option */
   constructor(
@@ -64,21 +63,20 @@ export class StoreConnection<Options extends StoreOptions = StoreOptions> extend
     super(subject, schema, clock, timeout);
     this.options = options;
     warnOfMissingTimeouts(name, source);
-    const database = new Database(source, clock);
-    this.opened = { database, own: new OwnDatabase(database, timeout) };
+    this.database = new Database(source, clock, timeout);
   }
 
   override get server(): string {
-    return this.opened.database.server;
+    return this.database.server;
   }
 
-  override async open(): Promise<OpenDatabase> {
-    return this.opened;
+  override async open(): Promise<Database> {
+    return this.database;
   }
 
   /** Reads once which database this is. It takes a connection, so it should not happen during a transaction. */
   async identify(): Promise<void> {
-    await this.opened.own.identify();
+    await this.database.own.identify();
   }
 
   /**
@@ -87,7 +85,7 @@ export class StoreConnection<Options extends StoreOptions = StoreOptions> extend
    * @throws {@link WebhookStoreError} `store_unavailable`, `schema_ahead`
    */
   async migrate(): Promise<void> {
-    await this.using(async ({ database }) => this.migratorOf(database).migrate());
+    await this.using(async (database) => this.migratorOf(database).migrate());
   }
 }
 

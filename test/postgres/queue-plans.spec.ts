@@ -59,9 +59,9 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         });
       },
     };
-    const explain = new Database(explaining, new SystemClock());
+    const explain = new Database(explaining, new SystemClock(), 60_000);
     const inOrder = async ([statement, values]: Query) =>
-      explain.queryInIndexOrder(60_000, statement, values);
+      explain.queryInIndexOrder(statement, values);
     const parts = {
       schema,
       name: QUEUE,
@@ -69,7 +69,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
       clock: new SystemClock(),
       timeout: 1_000,
       options: { lease: LEASE, pollInterval: 1_000 },
-      query: async (...query: Query) => explain.query(60_000, ...query),
+      query: async (...query: Query) => explain.query(...query),
       queryInIndexOrder: async (...query: Query) => [
         ...(await inOrder(query)),
         { lanes: null, seq: null, gone: 0, seen: 0 },
@@ -164,7 +164,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
             id: null,
           }));
           const run = async (...query: Query) => {
-            await explain.query(60_000, ...query);
+            await explain.query(...query);
             return recorded;
           };
           return table.record(deliveries, { notifies: true, waits: true }, run);
@@ -223,7 +223,7 @@ describeOnServer.each(['never analysed', 'analysed when nothing was pending'])(
         50,
         async () => {
           const ids = Array.from({ length: 50 }, (_, index) => `pending--60-${index}`);
-          return table.find(ids, async (...query) => explain.query(60_000, ...query));
+          return table.find(ids, async (...query) => explain.query(...query));
         },
       ],
       ['redelivers 50 deliveries', 50, async () => table.redeliver(DEAD, false)],
