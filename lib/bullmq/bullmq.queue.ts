@@ -326,8 +326,11 @@ export class BullMqQueue extends WebhookQueue {
       const until = this.clock.now() - keepPayloads;
       while (await this.request(async () => this.deliveries.dropPayloads(until)));
     }
-    await this.request(async () => this.deliveries.checkHistory());
-    await this.request(async () => this.keys.checkOpen());
+    try {
+      await this.request(async () => this.deliveries.checkHistory());
+    } finally {
+      await this.request(async () => this.keys.checkOpen());
+    }
   }
 
   private onWorking(): void {

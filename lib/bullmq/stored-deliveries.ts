@@ -24,6 +24,7 @@ import {
   inState,
   isDead,
   isDelivered,
+  isEvicted,
   jobIdOf,
   jobOf,
   newJobData,
@@ -138,6 +139,7 @@ export class StoredDeliveries {
     // An entry is added before its job and deleted after it, so a new entry has no job yet.
     const records = indexed === ids.length ? [] : await this.read(ids);
     const fresh = items.filter((_, index) => records[index] === undefined);
+    if (records.length > 0) await this.removeEvicted(fresh);
     const unplaced = fresh.filter(
       ({ delivery }) => ownTurnOf(delivery) !== undefined && !places.has(delivery.id),
     );
@@ -165,6 +167,14 @@ export class StoredDeliveries {
     );
     if (indexed !== jobs.length) await this.repair(ids);
     return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
+  }
+
+  /** BullMQ would ignore a delivery of which it has a job. @throws if a worker is removing that job */
+  private async removeEvicted(items: readonly EnqueuedDelivery[]): Promise<void> {
+    for (const { delivery } of items) {
+      const job = await this.parts.queue.getJob(jobIdOf(delivery.id));
+      if (job !== undefined && isEvicted(job)) await job.remove();
+    }
   }
 
   /** In one MULTI: all or none. `addBulk` sends a pipeline, and a server that becomes full runs a part of it. */
