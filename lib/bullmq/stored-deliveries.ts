@@ -9,13 +9,12 @@ import {
   takesTurn,
 } from '../queue/webhook-delivery.js';
 import type {
-  DeliveryFilter,
   DeliveryPageRequest,
   ListedDelivery,
   EnqueuedDelivery,
 } from '../queue/webhook-queue.js';
 import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
-import { type DeliveryHistory, SETTLING } from './delivery-history.js';
+import { type DeliveryHistory, type HistoryFilter, SETTLING } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -212,7 +211,7 @@ export class StoredDeliveries {
 
   /** Reads and repairs one page of the history. Also a page before the last one may have fewer than `limit` deliveries. */
   async page(
-    filter: DeliveryFilter,
+    filter: HistoryFilter,
     { after, limit }: DeliveryPageRequest,
   ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
     // A turn may have ended since, which leaves the sets right.
@@ -225,7 +224,9 @@ export class StoredDeliveries {
       const part = ids.slice(from, from + READ_AT_ONCE);
       for (const [index, record] of (await this.read(part)).entries()) {
         if (record === undefined || !matches(record, indexed)) wrong.push(part[index]!);
-        else if (matches(record, { keyState })) found.push(listed(record));
+        else if ([undefined, record.keyState ?? 'none'].includes(keyState)) {
+          found.push(listed(record));
+        }
       }
     }
     await this.repair(wrong);

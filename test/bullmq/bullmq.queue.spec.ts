@@ -285,7 +285,8 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
 
   it('deletes dead deliveries past their retention, but none that blocks its key', async () => {
     const clock = new TestClock(Date.now());
-    const queue = new BullMqQueue(bullQueue(), { keepDead: '1h', clock });
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { keepDead: '1h', clock });
     const at = clock.now();
     const items = [due('old'), due('blocking'), due('young')].map((item, index) => ({
       ...item,
@@ -312,6 +313,13 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       { status: 'dead', keyState: 'blocking' },
       { status: 'dead' },
     ]);
+    const reads = jest.spyOn(bull, 'getJob');
+    const checks = jest.spyOn(bull, 'getJobState');
+    while (checks.mock.calls.length === 0) {
+      await clock.advance(5_000);
+      await sleep(5);
+    }
+    expect(reads).not.toHaveBeenCalledWith('d-blocking');
     await queue.stop(clock.now() + 5_000);
   });
 
