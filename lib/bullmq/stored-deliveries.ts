@@ -45,7 +45,7 @@ const READ_AT_ONCE = 10;
 const LONGEST_PAGE = 100;
 
 /** Replies with which a server has recorded nothing. */
-const REFUSED = /^(?:OOM|EXECABORT|READONLY)\b/;
+const REFUSED = /^(?:OOM|EXECABORT|READONLY|NOREPLICAS|MISCONF)\b/;
 
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
