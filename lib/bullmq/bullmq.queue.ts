@@ -27,7 +27,7 @@ import {
   resolveBullMqOptions,
   type ResolvedBullMqOptions,
 } from './bullmq-queue-options.js';
-import { DeliveryHistory } from './delivery-history.js';
+import { DeliveryHistory, type HistoryFilter } from './delivery-history.js';
 import { type DeliveryJob, holdsDelivery, inState } from './delivery-job.js';
 import { DeliveryRunner } from './delivery-runner.js';
 import { DeliveryWorker, reconnect } from './delivery-worker.js';
@@ -250,18 +250,16 @@ export class BullMqQueue extends WebhookQueue {
     return this.removeAll(filter);
   }
 
-  /** @param mayGo - which of the matching deliveries are removed; default: all. They release their ordering keys */
-  private async removeAll(
-    filter: DeliveryFilter,
-    mayGo: (listed: ListedDelivery) => boolean = () => true,
-  ): Promise<number> {
+  /** Removes the deliveries that match. They release their ordering keys. */
+  private async removeAll(filter: HistoryFilter): Promise<number> {
     let count = 0;
     let after: DeliveryPageRequest['after'];
     do {
-      const page = await this.list(filter, { after, limit: REMOVED });
-      const gone = page.filter(mayGo).map(({ delivery }) => delivery);
+      const page = { after, limit: REMOVED };
+      const { found, next } = await this.request(async () => this.deliveries.page(filter, page));
+      const gone = found.map(({ delivery }) => delivery);
       count += await this.request(async () => this.deliveries.remove(gone));
-      after = page.length < REMOVED ? undefined : page.at(-1)!.delivery;
+      after = next;
     } while (after !== undefined);
     return count;
   }
@@ -319,15 +317,19 @@ export class BullMqQueue extends WebhookQueue {
   private async maintain(): Promise<void> {
     const { keepDead, keepPayloads } = this.options;
     if (keepDead !== undefined) {
-      const old = { status: 'dead', until: this.clock.now() - keepDead } as const;
-      await this.removeAll(old, ({ keyState }) => keyState !== 'blocking');
+      const until = this.clock.now() - keepDead;
+      // Those that block their keys stay, and are not even read: there may be many.
+      await this.removeAll({ status: 'dead', until, keyState: 'none' });
     }
     if (keepPayloads !== undefined) {
       const until = this.clock.now() - keepPayloads;
       while (await this.request(async () => this.deliveries.dropPayloads(until)));
     }
-    await this.request(async () => this.deliveries.checkHistory());
-    await this.request(async () => this.keys.checkOpen());
+    try {
+      await this.request(async () => this.deliveries.checkHistory());
+    } finally {
+      await this.request(async () => this.keys.checkOpen());
+    }
   }
 
   private onWorking(): void {

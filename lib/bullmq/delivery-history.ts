@@ -34,6 +34,11 @@ const STATUSES: readonly DeliveryStatus[] = ['pending', 'delivered', 'dead'];
  *   :payloads    sorted set  id → when it was delivered, of deliveries whose payload will be dropped
  */
 
+/** A filter that can also name deliveries without a turn. */
+export type HistoryFilter = Omit<DeliveryFilter, 'keyState'> & {
+  readonly keyState?: DeliveryFilter['keyState'] | 'none';
+};
+
 /** What the sets know of a delivery. */
 interface Entry {
   readonly createdAt: number;
@@ -104,7 +109,7 @@ return changed`,
 );
 
 /**
- * ARGV: limit, since, until, createdAt and id of the delivery before the page, the part in the order of its key ('' for any), facets.
+ * ARGV: limit, since, until, createdAt and id of the delivery before the page, the part in the order of its key ('' for any, 'none'), facets.
  * Walks the smallest set, 10,000 ids at most, or 2,000 whose place in that order is looked up. Returns createdAt and id of the last
  * one walked ('' if none is left), then the ids that are in all sets and may have that part.
  */
@@ -134,6 +139,7 @@ local function hasPart(id)
   local entry = redis.call('HGET', KEYS[1] .. ':entries', id)
   local key = entry and cjson.decode(entry).key
   local rank = key and redis.call('ZRANK', KEYS[1] .. ':turns:' .. key, id)
+  if ARGV[6] == 'none' then return not rank end
   -- A dead delivery that has a turn blocks its key, or did until just now.
   return rank and (rank > 0 or ARGV[6] == 'blocking')
 end
@@ -346,7 +352,7 @@ export class DeliveryHistory {
 
   /** Ids that probably match, and where the next page begins; `undefined` after the last one. */
   async list(
-    filter: DeliveryFilter,
+    filter: HistoryFilter,
     { limit, after }: DeliveryPageRequest,
   ): Promise<{ ids: readonly string[]; next: DeliveryPageRequest['after'] }> {
     const { since = '-inf', until = '', keyState = '' } = filter;
@@ -475,6 +481,6 @@ function groupIdOf({ delivery }: DeliveryRecord): string {
   );
 }
 
-function facetsOf(filter: DeliveryFilter): string[] {
+function facetsOf(filter: HistoryFilter): string[] {
   return FILTERED.flatMap((name) => (filter[name] === undefined ? [] : `${name}:${filter[name]}`));
 }

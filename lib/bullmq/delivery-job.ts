@@ -79,9 +79,15 @@ export function holdsKey({ data, progress }: DeliveryJob): boolean {
   return data.holdsKey === true && progress !== SKIPPED;
 }
 
-/** The job of a delivery. */
+/** The job of a delivery; `undefined` if it holds none. */
 export async function jobOf(queue: Queue, id: string): Promise<DeliveryJob | undefined> {
-  return (await queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+  const job = (await queue.getJob(jobIdOf(id))) as DeliveryJob | undefined;
+  return job && holdsDelivery(job) ? job : undefined;
+}
+
+/** Whether the server has evicted a job: then all that is left is what BullMQ wrote when it fetched the job. */
+export function isEvicted({ name }: Partial<DeliveryJob>): boolean {
+  return name === undefined;
 }
 
 /** Whether a job holds a delivery that this version can read: others may use the queue, or change its jobs. */

@@ -12,6 +12,7 @@ import {
   deliveryOf,
   failureText,
   holdsDelivery,
+  isEvicted,
   recordOf,
   withDiedRuns,
 } from './delivery-job.js';
@@ -49,6 +50,7 @@ export class DeliveryRunner {
 
   async process(job: DeliveryJob, token: string): Promise<DeliveredResult> {
     const { lanes, turns, keys, limits } = this.parts;
+    if (isEvicted(job)) this.removeEvicted(job);
     if (!holdsDelivery(job)) return this.keepForeign(job, token);
     if (job.data.status === 'dead') throw new UnrecoverableError(failureText(job.data));
     if (!(await keys.start(job))) {
@@ -87,6 +89,14 @@ export class DeliveryRunner {
     // An error costs the lane nothing, and it is no reason to keep the outcome waiting.
     if (wasAttempt(run)) turns.use(lane, job.priority).catch(() => {});
     return this.settle(job, token, lane, run);
+  }
+
+  /** Its delivery is lost; the check of the history ends its turn. */
+  private removeEvicted(job: DeliveryJob): never {
+    const what = `Redis has evicted a delivery from the queue "${job.queueName}", and it is lost`;
+    this.parts.onError(new Error(`${what}; set "maxmemory-policy noeviction"`));
+    job.opts.removeOnFail = true;
+    throw new UnrecoverableError('evicted');
   }
 
   /** Delays a job without a delivery: a failed one would be lost, and a later version may read it. */

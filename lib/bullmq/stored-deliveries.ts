@@ -9,13 +9,12 @@ import {
   takesTurn,
 } from '../queue/webhook-delivery.js';
 import type {
-  DeliveryFilter,
   DeliveryPageRequest,
   ListedDelivery,
   EnqueuedDelivery,
 } from '../queue/webhook-queue.js';
 import { listed, matches, pendingRecord } from '../queue/delivery-list.js';
-import { type DeliveryHistory, SETTLING } from './delivery-history.js';
+import { type DeliveryHistory, type HistoryFilter, SETTLING } from './delivery-history.js';
 import {
   attemptsOf,
   deliveryIdOf,
@@ -24,6 +23,7 @@ import {
   inState,
   isDead,
   isDelivered,
+  isEvicted,
   jobIdOf,
   jobOf,
   newJobData,
@@ -45,7 +45,7 @@ const READ_AT_ONCE = 10;
 const LONGEST_PAGE = 100;
 
 /** Replies with which a server has recorded nothing. */
-const REFUSED = /^(?:OOM|EXECABORT|READONLY)\b/;
+const REFUSED = /^(?:OOM|EXECABORT|READONLY|NOREPLICAS|MISCONF)\b/;
 
 /** BullMQ counts a crash as an attempt; no number of crashes may end a delivery. */
 const UNLIMITED = Number.MAX_SAFE_INTEGER;
@@ -138,6 +138,7 @@ export class StoredDeliveries {
     // An entry is added before its job and deleted after it, so a new entry has no job yet.
     const records = indexed === ids.length ? [] : await this.read(ids);
     const fresh = items.filter((_, index) => records[index] === undefined);
+    if (records.length > 0) await this.removeEvicted(fresh);
     const unplaced = fresh.filter(
       ({ delivery }) => ownTurnOf(delivery) !== undefined && !places.has(delivery.id),
     );
@@ -165,6 +166,14 @@ export class StoredDeliveries {
     );
     if (indexed !== jobs.length) await this.repair(ids);
     return new Map(records.flatMap((record) => (record ? [[record.delivery.id, record]] : [])));
+  }
+
+  /** BullMQ would ignore a delivery of which it has a job. @throws if a worker is removing that job */
+  private async removeEvicted(items: readonly EnqueuedDelivery[]): Promise<void> {
+    for (const { delivery } of items) {
+      const job = await this.parts.queue.getJob(jobIdOf(delivery.id));
+      if (job !== undefined && isEvicted(job)) await job.remove();
+    }
   }
 
   /** In one MULTI: all or none. `addBulk` sends a pipeline, and a server that becomes full runs a part of it. */
@@ -202,7 +211,7 @@ export class StoredDeliveries {
 
   /** Reads and repairs one page of the history. Also a page before the last one may have fewer than `limit` deliveries. */
   async page(
-    filter: DeliveryFilter,
+    filter: HistoryFilter,
     { after, limit }: DeliveryPageRequest,
   ): Promise<{ found: readonly ListedDelivery[]; next: DeliveryPageRequest['after'] }> {
     // A turn may have ended since, which leaves the sets right.
@@ -215,7 +224,9 @@ export class StoredDeliveries {
       const part = ids.slice(from, from + READ_AT_ONCE);
       for (const [index, record] of (await this.read(part)).entries()) {
         if (record === undefined || !matches(record, indexed)) wrong.push(part[index]!);
-        else if (matches(record, { keyState })) found.push(listed(record));
+        else if ([undefined, record.keyState ?? 'none'].includes(keyState)) {
+          found.push(listed(record));
+        }
       }
     }
     await this.repair(wrong);

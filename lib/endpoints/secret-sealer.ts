@@ -12,6 +12,7 @@ import { isStandardWebhooks } from '../sending/sent-profile.js';
 import { parseSigningKey } from '../token/keys/signing-key.js';
 import type { SentProfile } from '../token/webhook-token.constants.js';
 import type { EndpointStore, SealedEndpointKey, StoredEndpoint } from './endpoint-store.js';
+import { openCredentials } from './stored-credentials.js';
 
 const SECRET_BYTES = 32;
 
@@ -130,14 +131,19 @@ export class SecretSealer {
   /**
    * Decrypts a secret.
    *
+   * @param kind - what errors call it
    * @throws {@link WebhookStoreError} `sealed_secret_unreadable` if the sealing key is missing, or the stored value was not
    *   sealed for this endpoint
    */
-  open(endpointId: string, { kid, sealed }: Pick<SealedEndpointKey, 'kid' | 'sealed'>): string {
+  open(
+    endpointId: string,
+    { kid, sealed }: Pick<SealedEndpointKey, 'kid' | 'sealed'>,
+    kind: keyof typeof REPLACED_BY = 'secret',
+  ): string {
     const [, text, keyId] = SEALED.exec(sealed) ?? [];
-    if (text === undefined || keyId === undefined) throw damaged(endpointId);
+    if (text === undefined || keyId === undefined) throw damaged(endpointId, kind);
     const key = this.#keys.get(keyId);
-    if (key === undefined) throw keyIsMissing(endpointId, keyId);
+    if (key === undefined) throw keyIsMissing(endpointId, kind, keyId);
     const bytes = Buffer.from(text, 'base64url');
     try {
       const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES), {
@@ -148,7 +154,7 @@ export class SecretSealer {
       const opened = decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES));
       return Buffer.concat([opened, decipher.final()]).toString();
     } catch {
-      throw damaged(endpointId);
+      throw damaged(endpointId, kind);
     }
   }
 
@@ -178,10 +184,13 @@ export async function unreadableSecret(
   do {
     page = await store.list({ limit, after: page.at(-1)?.id });
     tried += page.length;
-    for (const { id, keys } of page) {
-      for (const key of keys) {
+    for (const endpoint of page) {
+      const { id, keys, credentials } = endpoint;
+      const secrets = keys.map((key) => () => void sealer.open(id, key));
+      if (credentials) secrets.push(() => void openCredentials(sealer, endpoint, credentials));
+      for (const open of secrets) {
         try {
-          sealer.open(id, key);
+          open();
           return undefined;
         } catch (error) {
           unreadable ??= { endpointId: id, error: error as WebhookStoreError };
@@ -208,7 +217,7 @@ export async function requireReadableSecrets(
   if (unreadable === undefined) return;
   throw new WebhookStoreError(
     'sealed_secret_unreadable',
-    `${unreadable.error.message} No other secret can be decrypted either; to start nevertheless, set checkStores: false.`,
+    `${unreadable.error.message} No secret of the first ${TRIED} endpoints can be decrypted; to start nevertheless, set checkStores: false.`,
   );
 }
 
@@ -224,16 +233,26 @@ function identity(...parts: readonly string[]): Buffer {
   );
 }
 
-function keyIsMissing(endpointId: string, keyId: string): WebhookStoreError {
+/** How to replace a secret that cannot be decrypted. */
+const REPLACED_BY = {
+  secret: "rotate the endpoint's key with overlap 0",
+  credentials: 'update the endpoint with its credentials again',
+} as const;
+
+function keyIsMissing(
+  endpointId: string,
+  kind: keyof typeof REPLACED_BY,
+  keyId: string,
+): WebhookStoreError {
   return new WebhookStoreError(
     'sealed_secret_unreadable',
-    `The secret of endpoint "${endpointId}" was sealed with the key "${keyId}", which is not among the sealingKeys: add it after the first, or rotate the endpoint's key with overlap 0.`,
+    `The ${kind} of endpoint "${endpointId}" cannot be decrypted without the key "${keyId}", which is not among the sealingKeys: add it after the first, or ${REPLACED_BY[kind]}.`,
   );
 }
 
-function damaged(endpointId: string): WebhookStoreError {
+function damaged(endpointId: string, kind: keyof typeof REPLACED_BY): WebhookStoreError {
   return new WebhookStoreError(
     'sealed_secret_unreadable',
-    `The secret of endpoint "${endpointId}" cannot be decrypted: its sealing key has changed, or the stored value was modified or moved. Correct the sealingKeys, or rotate the endpoint's key with overlap 0.`,
+    `The ${kind} of endpoint "${endpointId}" cannot be decrypted: the sealing key has changed, or the stored value was modified or moved. Correct the sealingKeys, or ${REPLACED_BY[kind]}.`,
   );
 }

@@ -39,6 +39,6 @@ export function openCredentials(
   endpoint: Owner,
   { sealed }: StoredCredentials,
 ): EndpointCredentials {
-  const opened = sealer.open(endpoint.id, { kid: bindingOf(endpoint), sealed });
+  const opened = sealer.open(endpoint.id, { kid: bindingOf(endpoint), sealed }, 'credentials');
   return JSON.parse(opened) as EndpointCredentials;
 }

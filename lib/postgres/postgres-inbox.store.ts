@@ -17,6 +17,9 @@ import { type PostgresStoreOptions, STORE, StoreConnection } from './store-conne
 /** Entries that one statement deletes. */
 const DELETED_AT_ONCE = 1_000;
 
+/** Milliseconds by which the clocks of processes may differ. An entry that is further ahead has a wrong time. */
+const MAX_SKEW = 60_000;
+
 /** All optional. `maxAccepted` is 10,000 by default, `maxRefused` 1,000; the bounds apply to all processes together. */
 export interface PostgresInboxStoreOptions extends PostgresStoreOptions, InboxBounds {}
 
@@ -87,11 +90,13 @@ ON CONFLICT (id) DO NOTHING`,
     );
     const { maxAccepted, maxRefused } = this.bounds;
     const outcomes = new Set(entries.map(({ outcome }) => outcome));
-    if (outcomes.delete('refused')) await this.prune('refused', maxRefused);
+    const latest = Math.max(...entries.map(({ at }) => at)) + MAX_SKEW;
+    const prune = async (ofKind: string, bound: number) => this.prune(ofKind, bound, latest);
+    if (outcomes.delete('refused')) await prune('refused', maxRefused);
     if (outcomes.delete('duplicate')) {
-      await this.prune("NOT refused AND outcome = 'duplicate'", maxDuplicates(maxAccepted));
+      await prune("NOT refused AND outcome = 'duplicate'", maxDuplicates(maxAccepted));
     }
-    if (outcomes.size > 0) await this.prune("NOT refused AND outcome <> 'duplicate'", maxAccepted);
+    if (outcomes.size > 0) await prune("NOT refused AND outcome <> 'duplicate'", maxAccepted);
   }
 
   override async settle(settlements: readonly InboxSettlement[]): Promise<readonly string[]> {
@@ -159,8 +164,20 @@ ON CONFLICT (id) DO NOTHING`,
     return { accepted: Number(row?.['accepted']), refused: Number(row?.['refused']) };
   }
 
-  /** Deletes the oldest entries of a kind beyond a bound; an index finds where they end. */
-  private async prune(ofKind: string, bound: number): Promise<void> {
+  /**
+   * Deletes the entries of a kind beyond a bound: first those of a clock that was ahead, then the oldest. An index finds where they
+   * end.
+   *
+   * @param latest - epoch milliseconds: later entries are of a clock that was ahead
+   */
+  private async prune(ofKind: string, bound: number, latest: number): Promise<void> {
+    const count = `SELECT count(*) FROM ${this.table} WHERE ${ofKind}`;
+    const last = `SELECT id FROM ${this.table} WHERE ${ofKind} AND at <= ${timeOf('$2')} ORDER BY id DESC LIMIT 1`;
+    await this.connection.query(
+      `DELETE FROM ${this.table} WHERE id = ANY (ARRAY(
+  SELECT id FROM ${this.table} WHERE ${ofKind} AND id > (${last}) ORDER BY id DESC LIMIT greatest((${count}) - $1::int, 0)))`,
+      [bound, latest],
+    );
     await this.connection.query(
       `DELETE FROM ${this.table} WHERE ${ofKind} AND id <= (
   SELECT id FROM ${this.table} WHERE ${ofKind} ORDER BY id DESC OFFSET $1::int LIMIT 1)`,

@@ -4,6 +4,12 @@ import { WebhookStoreError } from '../errors/webhook.error.js';
 /** What an operator can do about an error reply of Redis. */
 const REPLIES: readonly (readonly [RegExp, string])[] = [
   [/\bOOM\b/, 'its memory is full; raise maxmemory, or remove other keys'],
+  [
+    /\bNOREPLICAS\b/,
+    'it has too few replicas to accept writes; check them, or lower min-replicas-to-write',
+  ],
+  [/^BUSY\b/, 'a script keeps it busy; wait for it, or stop it with SCRIPT KILL'],
+  [/\bTRYAGAIN\b/, 'its cluster is moving keys to another node; try again in a moment'],
   [/\bREADONLY\b/, 'it is a read-only replica; connect to the primary'],
   // The reply to a blocked command when its server is demoted, at the start of a fail-over.
   [/\bUNBLOCKED\b/, 'it has become a replica; connect to the new primary'],

@@ -116,6 +116,52 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
     warn.mockRestore();
   });
 
+  /** Deletes the hash of a job, as a server with an eviction policy does. */
+  async function evict(bull: Queue, id: string): Promise<void> {
+    await (await bull.getBackend().client).del(bull.toKey(`d-${id}`));
+  }
+
+  it('removes a job that the server has evicted, and delivers what is published again', async () => {
+    const bull = bullQueue();
+    const warn = jest.spyOn(process, 'emitWarning').mockImplementation(() => undefined);
+    const queue = new BullMqQueue(bull);
+    await queue.enqueue([due('evicted'), due('own')]);
+    await evict(bull, 'evicted');
+    const runs: string[] = [];
+    await queue.consume(async ({ id }) => {
+      runs.push(id);
+      return { outcome: { type: 'delivered' } };
+    });
+    await queue.flush();
+
+    expect(await bull.getJobCounts('delayed', 'failed')).toEqual({ delayed: 0, failed: 0 });
+    expect(warn.mock.calls.map(([message]) => message)).toContainEqual(
+      expect.stringMatching(/evicted.*set "maxmemory-policy noeviction"/),
+    );
+    expect(await queue.enqueue([due('evicted')])).toEqual([undefined]);
+    await queue.flush();
+    await queue.stop(Date.now() + 5_000);
+    expect(runs).toEqual(['own', 'evicted']);
+    warn.mockRestore();
+  });
+
+  it('lists and finds no evicted delivery, and records it again', async () => {
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull);
+    const evicted = { ...due('evicted'), notBefore: Date.now() + 3_600_000 };
+    await queue.enqueue([evicted, due('kept')]);
+    await evict(bull, 'evicted');
+    // BullMQ writes such members to a job that it fetches.
+    await (await bull.getBackend().client).hset(bull.toKey('d-evicted'), { ats: 1 });
+
+    expect(await queue.list({}, { limit: 10 })).toMatchObject([{ delivery: { id: 'kept' } }]);
+    expect(await queue.find(['evicted'])).toEqual([undefined]);
+    expect(await queue.attempts('evicted')).toEqual([]);
+    expect(await queue.redeliver(['evicted'])).toEqual([]);
+    expect(await queue.enqueue([evicted])).toEqual([undefined]);
+    expect(await queue.find(['evicted'])).toMatchObject([{ status: 'pending' }]);
+  });
+
   it('records deliveries on a connection that joins commands to pipelines', async () => {
     const connection = { url: urlOf('Redis'), enableAutoPipelining: true };
     const bull = new Queue(`webhooks-${randomBytes(6).toString('hex')}`, { connection });
@@ -239,7 +285,8 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
 
   it('deletes dead deliveries past their retention, but none that blocks its key', async () => {
     const clock = new TestClock(Date.now());
-    const queue = new BullMqQueue(bullQueue(), { keepDead: '1h', clock });
+    const bull = bullQueue();
+    const queue = new BullMqQueue(bull, { keepDead: '1h', clock });
     const at = clock.now();
     const items = [due('old'), due('blocking'), due('young')].map((item, index) => ({
       ...item,
@@ -266,41 +313,55 @@ function bullQueue(name = `webhooks-${randomBytes(6).toString('hex')}`): Queue {
       { status: 'dead', keyState: 'blocking' },
       { status: 'dead' },
     ]);
-    await queue.stop(clock.now() + 5_000);
-  });
-
-  it('wakes a delivery whose process died after the one before it had ended', async () => {
-    const clock = new TestClock(Date.now());
-    const bull = bullQueue();
-    const queue = new BullMqQueue(bull, { clock });
-    const keyed = (id: string) => {
-      const { delivery, notBefore } = due(id);
-      return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
-    };
-    await queue.enqueue([keyed('ended'), keyed('waiting')]);
-    await queue.flush();
-    // As if the first one had ended before the second was recorded, and the process had died before it closed its turn.
-    const redis = new Redis(urlOf('Redis'));
-    const own = bull.toKey('webhooks');
-    const turns = (await redis.keys(`${own}:turns:*`))[0]!;
-    const key = turns.slice(`${own}:turns:`.length);
-    await bull.remove('d-ended');
-    await redis.zrem(turns, 'ended');
-    await redis.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
-    await redis.quit();
-
-    const ran: string[] = [];
-    await queue.consume(async ({ id }) => {
-      ran.push(id);
-      return { outcome: { type: 'delivered' } };
-    });
-    while (ran.length === 0) {
+    const reads = jest.spyOn(bull, 'getJob');
+    const checks = jest.spyOn(bull, 'getJobState');
+    while (checks.mock.calls.length === 0) {
       await clock.advance(5_000);
       await sleep(5);
     }
-    expect(ran).toEqual(['waiting']);
+    expect(reads).not.toHaveBeenCalledWith('d-blocking');
     await queue.stop(clock.now() + 5_000);
   });
+
+  it.each([
+    ['', false],
+    [', even if the history cannot be checked', true],
+  ])(
+    'wakes a delivery whose process died after the one before it had ended%s',
+    async (_, isBad) => {
+      const clock = new TestClock(Date.now());
+      const bull = bullQueue();
+      const queue = new BullMqQueue(bull, { clock });
+      const keyed = (id: string) => {
+        const { delivery, notBefore } = due(id);
+        return { delivery: { ...delivery, orderingKey: 'key' }, notBefore };
+      };
+      await queue.enqueue([keyed('ended'), keyed('waiting')]);
+      await queue.flush();
+      // As if the first one had ended before the second was recorded, and the process had died before it closed its turn.
+      const redis = new Redis(urlOf('Redis'));
+      const own = bull.toKey('webhooks');
+      const turns = (await redis.keys(`${own}:turns:*`))[0]!;
+      const key = turns.slice(`${own}:turns:`.length);
+      await bull.remove('d-ended');
+      await redis.zrem(turns, 'ended');
+      await redis.zadd(`${own}:open`, clock.now() - 60_000, `waiting\n${key}`);
+      if (isBad) await redis.set(`${own}:by:status:pending`, 'text');
+      await redis.quit();
+
+      const ran: string[] = [];
+      await queue.consume(async ({ id }) => {
+        ran.push(id);
+        return { outcome: { type: 'delivered' } };
+      });
+      while (ran.length === 0) {
+        await clock.advance(5_000);
+        await sleep(5);
+      }
+      expect(ran).toEqual(['waiting']);
+      await queue.stop(clock.now() + 5_000);
+    },
+  );
 
   it('starts the next delivery of a key in time after the clock was set back', async () => {
     const clock = new TestClock(Date.now());

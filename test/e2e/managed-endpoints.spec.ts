@@ -232,16 +232,24 @@ it('a durable endpoint store without sealing keys fails start-up', async () => {
   });
 });
 
-it('sealing keys that decrypt no stored secret fail start-up', async () => {
-  const endpointStore = new MemoryEndpointStore();
-  const first = { id: '1', key: 'the first sealing key of this test, 32 bytes' };
-  const second = { id: '2', key: 'the second sealing key of this test, 32 bytes' };
-  const start = async (sealingKeys: { id: string; key: string }[]): Promise<WebhookEndpoints> => {
+const first = { id: '1', key: 'the first sealing key of this test, 32 bytes' };
+const second = { id: '2', key: 'the second sealing key of this test, 32 bytes' };
+
+/** Starts an application on a store, which is new in each test, with sealing keys. */
+function starterOn(endpointStore = new MemoryEndpointStore()) {
+  return async (
+    sealingKeys: { id: string; key: string }[],
+    checkStores = true,
+  ): Promise<WebhookEndpoints> => {
     const publisher = { issuer: ISSUER, secret, endpointStore, sealingKeys };
-    const one = await startApp(createExpress(), { options: { publisher } });
+    const one = await startApp(createExpress(), { options: { publisher, checkStores } });
     started.push(one);
     return one.app.get(WebhookEndpoints);
   };
+}
+
+it('sealing keys that decrypt no stored secret fail start-up', async () => {
+  const start = starterOn();
   const sealedByFirst = await start([first]);
   await sealedByFirst.create({ id: 'crm', url: 'https://crm.example/' });
 
@@ -250,17 +258,41 @@ it('sealing keys that decrypt no stored secret fail start-up', async () => {
       {
         path: 'publisher.endpointStore',
         message: expect.stringMatching(
-          /"crm" was sealed with the key "1", which is not among the sealingKeys: .* checkStores: false/,
+          /secret of endpoint "crm" .* "1", which is not among the sealingKeys: .* rotate .* checkStores: false/,
         ),
       },
     ],
   });
   await expect(start([{ ...first, key: second.key }])).rejects.toMatchObject({
-    problems: [{ message: expect.stringContaining('its sealing key has changed') }],
+    problems: [{ message: expect.stringContaining('the sealing key has changed') }],
   });
 
   const sealedBySecond = await start([second, first]);
   await sealedBySecond.create({ id: 'erp', url: 'https://erp.example/' });
+  await expect(start([second])).resolves.toBeDefined();
+});
+
+it('sealing keys that decrypt no stored credentials fail start-up, until these are set again', async () => {
+  const start = starterOn();
+  const credentials = { headers: { 'x-api-key': 'the key of the gateway' } };
+  const input = { id: 'crm', url: 'https://crm.example/', signing: 'publisher' as const };
+  await (await start([first])).create({ ...input, credentials });
+
+  await expect(start([second])).rejects.toMatchObject({
+    problems: [
+      {
+        path: 'publisher.endpointStore',
+        message: expect.stringMatching(
+          /credentials of endpoint "crm" .* "1", which is not among .* update the endpoint with its credentials again\. No secret of the first 20 endpoints/,
+        ),
+      },
+    ],
+  });
+  await expect(start([{ ...first, key: second.key }])).rejects.toMatchObject({
+    problems: [{ message: expect.stringContaining('with its credentials again') }],
+  });
+
+  await (await start([second], false)).update('crm', { credentials });
   await expect(start([second])).resolves.toBeDefined();
 });
 

@@ -1,11 +1,22 @@
 import type { PGlite } from '@electric-sql/pglite';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { inboxStoreContract } from 'nestjs-webhook-token/testing';
-import type { InboxBounds } from 'nestjs-webhook-token/ports';
+import type { InboxBounds, InboxStore } from 'nestjs-webhook-token/ports';
 import { PostgresInboxStore } from '../../lib/postgres/index.js';
 import { describeWith } from '../fixtures/services.js';
 import { storeIn, TestDatabase } from './database.js';
 import { newPglite } from './embedded-database.js';
+
+/** @returns the ids left after a clock that was an hour ahead while the store became full was corrected */
+async function idsAfterCorrectedClock(store: InboxStore): Promise<readonly string[]> {
+  const record = async (id: string, at: number) =>
+    store.record([
+      { id, at, outcome: 'handled', status: 204, method: 'POST', path: '/', authenticated: true },
+    ]);
+  for (const n of [1, 2, 3]) await record(`b${n}`, 3_600_000 + n);
+  for (const n of [1, 2, 3, 4]) await record(`a${n}`, n);
+  return (await store.list({}, { limit: 10 })).map(({ id }) => id);
+}
 
 (await describeWith('PostgreSQL'))('PostgresInboxStore', () => {
   const database = new TestDatabase();
@@ -24,6 +35,11 @@ import { newPglite } from './embedded-database.js';
   }
 
   for (const { name, run } of inboxStoreContract({ create })) it(name, run);
+
+  it('displaces the entries of a clock that was ahead first', async () => {
+    const store = await create({ maxAccepted: 3 });
+    expect(await idsAfterCorrectedClock(store)).toEqual(['a4', 'a3', 'a2']);
+  });
 
   it('reports a schema without its table', async () => {
     const store = new PostgresInboxStore(database.pool, storeIn('no_such_schema'));
@@ -46,4 +62,9 @@ describe('PostgresInboxStore on PGlite', () => {
   }
 
   for (const { name, run } of inboxStoreContract({ create })) it(name, run);
+
+  it('displaces the entries of a clock that was ahead first', async () => {
+    const store = await create({ maxAccepted: 3 });
+    expect(await idsAfterCorrectedClock(store)).toEqual(['a4', 'a3', 'a2']);
+  });
 });
