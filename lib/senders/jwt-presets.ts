@@ -96,7 +96,7 @@ function a2aBody(name: string, taskId: string, data: Readonly<Record<string, unk
 
 export interface QstashOptions extends SenderOptions {
   /** The current and the next signing key. */
-  readonly secret: string | readonly string[];
+  readonly secret: string | readonly (string | undefined)[] | undefined;
   /** The URL that messages are sent to, or several, as QStash knows it: the `sub` of its tokens. */
   readonly url: string | readonly string[];
 }
