@@ -36,7 +36,7 @@ export interface WebhookPortalOptions {
   /** Where partners reach the portal, as they see it: `https://shop.example/webhooks/portal`. */
   readonly url: string;
   /** Signs links and sessions: at least 32 bytes, used for nothing else. A new one ends all sessions. */
-  readonly secret: string;
+  readonly secret: string | undefined;
   /** Where it is mounted; default `webhooks/portal`, under the application's global prefix and version. */
   readonly path?: string | undefined;
   /** How long a session lasts after a link was opened; default `'1h'`, at most `'24h'`. */

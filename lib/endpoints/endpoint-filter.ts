@@ -71,6 +71,9 @@ const ORDERED = rule<string | number>(
   `must be a finite number, or ${TEXT_RULE}`,
 );
 
+const WILDCARD =
+  'has "*", which is no wildcard in a filter: set the pattern in "events" of the endpoint, or use $startsWith';
+
 const COMPARISONS: ReadonlyMap<string, Rule<unknown>> = new Map<string, Rule<unknown>>([
   ['$eq', VALUE],
   ['$ne', VALUE],
@@ -170,8 +173,16 @@ class FilterReader {
     return this.refuse(position, `must be named by ${TEXT_RULE}`);
   }
 
-  private leaf(comparison: Rule<unknown>, operand: unknown, { at, name }: Position): unknown {
+  private leaf(
+    comparison: Rule<unknown>,
+    operand: unknown,
+    { at, name, place }: Position,
+  ): unknown {
     this.conditions++;
+    const hasWildcard = [operand]
+      .flat()
+      .some((one) => typeof one === 'string' && one.includes('*'));
+    if (place === 'event' && hasWildcard) return at.add(name, WILDCARD);
     return comparison(operand, at, name);
   }
 

@@ -137,7 +137,7 @@ const PUBLISHER = object<WebhookPublisherOptions>()(
       at.require(
         !isMissing || at.has('secret', 'key', 'keys'),
         'secret',
-        'the secret is missing: set a secret, a key or keys; is the environment variable set?',
+        'the secret is missing: set a secret, a key or keys, even if every endpoint has its own; is the environment variable set?',
       );
     },
   },

@@ -191,7 +191,7 @@ export class ReceiverReporter {
     const { answer, event, error, receiver } = answered;
     const scheme = receiver?.scheme ?? webhookToken;
     const isAuthenticated = event !== undefined || scheme.isAuthenticated(error);
-    if (!isAuthenticated && !Logger.isLevelEnabled('debug')) return;
+    if (!isAuthenticated && !isDebugEnabled()) return;
     const request = nodeRequest(answered.request);
     const claimed = scheme.claims(fromNodeRequest(request, { kind: 'consumed' }));
     const line = describeRefusal(answered, claimed, isAuthenticated);
@@ -222,6 +222,11 @@ export class ReceiverReporter {
     this.logged.add(line);
     return true;
   }
+}
+
+/** If no levels are set, Nest 11 reports even `fatal` as disabled, which any list of levels enables, and logs at every level. */
+function isDebugEnabled(): boolean {
+  return Logger.isLevelEnabled('debug') || !Logger.isLevelEnabled('fatal');
 }
 
 /** The name of the receiver; empty if the request was refused before one was chosen. */

@@ -20,7 +20,7 @@ import { isConfigured, members, stringAt, testMembers } from './signature-header
 
 export interface GraphOptions extends Omit<JwtKeyOptions, 'secret' | 'signingKey'>, SenderOptions {
   /** The `clientState` of the subscriptions, or several. */
-  readonly clientState: string | readonly string[];
+  readonly clientState: string | readonly (string | undefined)[] | undefined;
   /** The id of the Entra tenant; required with `audience`. */
   readonly tenant?: string | undefined;
   /** The id of your application. With it, the tokens of notifications with resource data are verified. */

@@ -39,7 +39,7 @@ import {
 
 export interface SecretOptions extends SenderOptions {
   /** The secret, or several while it is rotated. Its UTF-8 bytes are the key, prefix included. */
-  readonly secret: string | readonly string[];
+  readonly secret: string | readonly (string | undefined)[] | undefined;
 }
 
 /** Where signatures are, and how they are written. */
@@ -70,7 +70,7 @@ export interface HmacSenderOptions extends DeclaredSenderOptions {
    * The secret, or several while it is rotated. The UTF-8 bytes of a string are the key, prefix included; bytes are taken as they are, for
    * a secret in base64 or hex: `Buffer.from(secret, 'base64')`.
    */
-  readonly secret: string | Uint8Array | readonly (string | Uint8Array)[];
+  readonly secret: string | Uint8Array | readonly (string | Uint8Array | undefined)[] | undefined;
   readonly signature: HmacSignature;
   readonly timestamp?: HmacTimestamp | undefined;
   /**

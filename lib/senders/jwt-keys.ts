@@ -16,7 +16,7 @@ import type { IssuerKeys, SigningKey, VerificationKey } from '../token/keys/toke
 /** The keys of a sender that sends a JSON Web Token: at least one of these. */
 export interface JwtKeyOptions {
   /** Shared HS256 secret, or several while it is rotated. */
-  readonly secret?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+  readonly secret?: string | Uint8Array | readonly (string | Uint8Array | undefined)[] | undefined;
   /** Public keys, or secrets with another algorithm. */
   readonly keys?: readonly WebhookKey[] | undefined;
   /** The `https:` URL of the sender's JSON Web Key Set. */

@@ -31,7 +31,7 @@ const A2A_TOKEN = 'x-a2a-notification-token';
 /**
  * Push notifications of agents, A2A (Agent2Agent). The event's name is `task.<state>` (`task.completed`, `task.input-required`),
  * `task.artifact` or `message`; its id is the token's `jti`, which is required,
- * or with several issuers a digest of `iss` and `jti`.
+ * or the `txn` of a publisher of this package; with several issuers, a digest of `iss` and it.
  *
  * The token does not cover the body, so `event.bodyVerified` is `false`: ask the agent for the task before you rely on it.
  *
@@ -52,6 +52,8 @@ export function a2a(options: A2aOptions): WebhookSender {
       claims: { jti: { accepts: isIdentifier, example: undefined } },
     },
     event,
+    // This package's publisher signs a new `jti` for each attempt. In other tokens, `txn` may correlate several updates: RFC 8417, section 2.2.
+    idOf: ({ webhook, txn }) => (isObject(webhook) ? txn : undefined),
     checkHeaders(headers) {
       if (notificationToken === undefined) return;
       if (isConfigured(headers.get(A2A_TOKEN) ?? '', notificationToken)) return;
@@ -89,7 +91,7 @@ function a2aBody(name: string, taskId: string, data: Readonly<Record<string, unk
 
 export interface QstashOptions extends SenderOptions {
   /** The current and the next signing key. */
-  readonly secret: string | readonly string[];
+  readonly secret: string | readonly (string | undefined)[] | undefined;
   /** The URL that messages are sent to, or several, as QStash knows it: the `sub` of its tokens. */
   readonly url: string | readonly string[];
 }

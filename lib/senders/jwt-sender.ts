@@ -95,6 +95,8 @@ export interface JwtForm extends Pick<
   readonly scheme?: string | undefined;
   readonly rules: Omit<JwtRules, 'keys'>;
   readonly digest?: JwtDigest | undefined;
+  /** The id of the event that a token is made for, if it is not `jti`. */
+  idOf?(claims: JwtClaims): unknown;
   /** Checks headers besides the token, before the body is read. */
   checkHeaders?(headers: RequestHeaders): void;
   readonly compose?: ComposeTest;
@@ -190,7 +192,7 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
     tolerance: rules.tolerance,
     checkKeySets: () => keys.checkKeySets(),
     bodyVerified: digest !== undefined,
-    claim: (headers) => claimed(tokenOf(headers)),
+    claim: (headers) => claimed(tokenOf(headers), form),
     diagnose(headers) {
       const token = diagnosedToken(tokenOf(headers), rules);
       const { claims } = token;
@@ -209,13 +211,14 @@ export function createJwtSender(keys: JwtKeys, form: JwtForm): WebhookSender {
       // A token that does not cover the body may come with several events, which have ids of their own.
       const isOfOneEvent = bound !== undefined || (id === undefined && form.split === undefined);
       const { jti = bound && token.digest } = claims;
+      const signedId = form.idOf?.(claims) ?? jti;
       return {
         token: claims,
         ...(rules.issuers !== undefined &&
           rules.issuers.length > 1 && { issuer: claims['iss'] as string }),
         issuedAt,
         expires: expires + rules.tolerance,
-        ...(isOfOneEvent && typeof jti === 'string' && { id: jti }),
+        ...(isOfOneEvent && typeof signedId === 'string' && { id: signedId }),
         holdFor(_body, read) {
           if (bound !== undefined && !isSame(bound, inEncoding(read.digest, digest))) {
             throw hashMismatch();
@@ -253,12 +256,13 @@ function tokenIn(headers: RequestHeaders, header: string, scheme: string): strin
   throw new WebhookTokenError('malformed_authorization', `the ${header} header is ${problem}`);
 }
 
-function claimed(token: string): Proof {
+function claimed(token: string, { idOf }: Pick<JwtForm, 'idOf'>): Proof {
   const claims = readClaims(parseCompactToken(token).payload, 2_000)?.value;
   if (!isObject(claims)) return {};
   const { jti, iat } = claims;
+  const id = idOf?.(claims) ?? jti;
   return {
-    ...(typeof jti === 'string' && { id: jti }),
+    ...(typeof id === 'string' && { id }),
     ...(typeof iat === 'number' && { issuedAt: iat }),
   };
 }

@@ -29,7 +29,7 @@ export interface StandardWebhooksOptions extends SenderOptions {
    * The secret, or several while it is rotated: `whsec_` and base64; or an Ed25519 key of the sender, `whpk_` and base64. Bytes are
    * taken as they are, for a sender whose secret is plain text: `Buffer.from(secret)`.
    */
-  readonly secret: string | Uint8Array | readonly (string | Uint8Array)[];
+  readonly secret: string | Uint8Array | readonly (string | Uint8Array | undefined)[] | undefined;
   /** Whether `event.data` is the member `data` of a body with `type` and `data`; default `true`. Otherwise it is the whole body. */
   readonly envelope?: boolean | undefined;
 }

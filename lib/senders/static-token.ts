@@ -27,7 +27,7 @@ import {
 /** The configured value of a sender that signs nothing. */
 export interface StaticValueOptions extends Pick<SenderOptions, 'event'> {
   /** The value of the header, whole and byte for byte, or several while it is changed. */
-  readonly value: string | readonly string[];
+  readonly value: string | readonly (string | undefined)[] | undefined;
 }
 
 /** A sender that signs nothing, and sends a configured value in a header. */

@@ -12,7 +12,7 @@ export interface StandardWebhooksSigningOptions {
    * `whsec_` and base64 of 24 to 64 bytes, or an Ed25519 key pair, `whsk_` and base64. With a list, each of them signs: while a secret
    * is rotated, the receiver has either one.
    */
-  readonly secret: string | readonly string[];
+  readonly secret: string | readonly (string | undefined)[] | undefined;
 }
 
 export interface StandardWebhooksSigner {

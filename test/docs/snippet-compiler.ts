@@ -14,9 +14,7 @@ export interface Snippet extends CodeBlock {
  * would apply to every test of the project.
  */
 const PREAMBLE = `
-declare const env: Readonly<Record<string, string>> & {
-  readonly [Name in 'A2A_TOKEN' | 'ACME_SECRET' | 'ACME_TOKEN' | 'AGENT_KEY' | 'BANK_OLD_SECRET' | 'BANK_SECRET' | 'BILLING_SECRET' | 'CLERK_SECRET' | 'CRM_SECRET' | 'DATABASE_URL' | 'ENTRA_APP' | 'ENTRA_TENANT' | 'EVENT_GRID_APP' | 'GITHUB_SECRET' | 'GITLAB_SIGNING_TOKEN' | 'GITLAB_TOKEN' | 'GRAPH_CLIENT_STATE' | 'META_APP_SECRET' | 'META_VERIFY_TOKEN' | 'OKTA_HOOK_SECRET' | 'OKTA_HOOK_SECRET_OLD' | 'PORTAL_SECRET' | 'QSTASH_CURRENT_SIGNING_KEY' | 'QSTASH_NEXT_SIGNING_KEY' | 'REDIS_URL' | 'SENDGRID_KEY' | 'SHOP_KEY' | 'SHOP_NEXT_KEY' | 'SHOP_OLD_SECRET' | 'SHOP_SECRET' | 'SLACK_SECRET' | 'STREAM_AUTHORIZATION' | 'STRIPE_SECRET' | 'SVIX_TOKEN']: string;
-};
+declare const env: NodeJS.ProcessEnv;
 declare class AdminGuard implements import('@nestjs/common').CanActivate { canActivate(): boolean }
 declare const Public: () => ClassDecorator;
 declare const app: import('@nestjs/common').INestApplication;

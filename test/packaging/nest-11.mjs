@@ -44,6 +44,7 @@ const { status } = spawnSync(
     'test/e2e',
     'test/publisher',
     'test/deliveries',
+    'test/receiver',
   ],
   { cwd: workshop, stdio: 'inherit' },
 );

@@ -1,9 +1,10 @@
-import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals';
 import {
   Controller,
   ForbiddenException,
   HttpException,
   Injectable,
+  Logger,
   Post,
   UseGuards,
   type CanActivate,
@@ -153,6 +154,28 @@ describe('the log of a receiver', () => {
       'debug: Refused with 401 missing_token: the request has no Bearer token (receiver "default" at /webhooks)',
     );
     expect(logger.lines.join('\n')).not.toContain('in-the-query');
+  });
+
+  it('logs it at debug on Nest 11, which reports no level as enabled if none is set', async () => {
+    const { origin, logger } = started;
+    const isLevelEnabled = jest.spyOn(Logger, 'isLevelEnabled').mockReturnValue(false);
+
+    await send(origin, { path: '/webhooks', method: 'POST' });
+    isLevelEnabled.mockRestore();
+
+    expect(logger.at('debug')).toHaveLength(1);
+  });
+
+  it('logs no request without a valid signature if debug is off', async () => {
+    const { origin, logger } = started;
+    const isLevelEnabled = jest
+      .spyOn(Logger, 'isLevelEnabled')
+      .mockImplementation((level) => level === 'error' || level === 'fatal');
+
+    await send(origin, { path: '/webhooks', method: 'POST' });
+    isLevelEnabled.mockRestore();
+
+    expect(logger.lines).toEqual([]);
   });
 
   it('warns of an expired token with the clock difference in seconds', async () => {

@@ -4,8 +4,11 @@ import {
   customSender,
   github,
   googlePush,
+  graph,
   hmacSender,
   jwtSender,
+  qstash,
+  standardWebhooks,
   staticToken,
   stripe,
   type WebhookSender,
@@ -504,6 +507,31 @@ it.each([
   const options = { ...named, secret: SECRET, signature: { header: 'x-signature' }, ...change };
 
   expect(() => hmacSender(options as never)).toThrow(problem);
+});
+
+const missing = process.env['A_SECRET_THAT_IS_NOT_SET'];
+
+it.each<[name: string, create: () => unknown, option: string]>([
+  ['a preset', () => stripe({ secret: missing }), 'stripe.secret'],
+  ['a list', () => stripe({ secret: [SECRET, missing] }), 'stripe.secret[1]'],
+  [
+    'hmacSender',
+    () => hmacSender({ ...named, secret: missing, signature: { header: 'x-signature' } }),
+    'hmacSender.secret',
+  ],
+  ['standardWebhooks', () => standardWebhooks({ secret: missing }), 'standardWebhooks.secret'],
+  ['jwtSender', () => jwtSender({ ...named, secret: missing }), 'jwtSender.secret'],
+  ['qstash', () => qstash({ secret: [missing], url: 'https://a.example' }), 'qstash.secret[0]'],
+  ['graph', () => graph({ clientState: missing }), 'graph.clientState'],
+  [
+    'staticToken',
+    () => staticToken({ ...named, header: 'x', value: missing }),
+    'staticToken.value',
+  ],
+])('asks for the environment variable of a missing secret of %s', (_, create, option) => {
+  const inOption = option.replace(/[[\].]/g, String.raw`\$&`);
+
+  expect(create).toThrow(new RegExp(`${inOption}: .*; is the environment variable set\\?`));
 });
 
 it('customSender says what a test needs', async () => {

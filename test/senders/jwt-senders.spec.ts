@@ -1024,6 +1024,14 @@ describe.each(adapters)('a2a on %s', (_, create) => {
     const { seen } = receiver.app.get(ReceivedEvents);
     expect(new Set(seen.map(({ id }) => id)).size).toBe(2);
   });
+
+  it('handles each update of an agent that signs one txn for several', async () => {
+    const [iss] = issuers;
+    const outcomes: unknown[] = [];
+    for (const jti of ['2', '3']) outcomes.push(await deliver({ iss, jti, txn: 'of-a-task' }));
+
+    expect(outcomes).toEqual([200, 200]);
+  });
 });
 
 it.each(adapters)(

@@ -21,7 +21,7 @@ export interface TrustedIssuer {
   /** The `iss` of its tokens, compared exactly. */
   readonly issuer: string;
   /** Shared HS256 secret, or several during a rotation. */
-  readonly secret?: string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+  readonly secret?: string | Uint8Array | readonly (string | Uint8Array | undefined)[] | undefined;
   /** Keys with a kid, a period of use or another algorithm. */
   readonly keys?: readonly WebhookKey[] | undefined;
 }
