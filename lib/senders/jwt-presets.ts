@@ -1,5 +1,5 @@
 import { readOptions } from '../options/read-options.js';
-import { func, object, optional, required, seconds } from '../options/rules.js';
+import { func, notUndefined, object, optional, required, seconds } from '../options/rules.js';
 import { isIdentifier } from '../token/identifier.js';
 import { isObject } from '../token/json.js';
 import type { WebhookKey } from '../token/keys/key-material.js';
@@ -22,7 +22,7 @@ const A2A = object<A2aOptions>()({
   ...JWT_SENDER,
   issuer: required(NAMES),
   audience: optional(NAMES, []),
-  notificationToken: optional(NAMES),
+  notificationToken: notUndefined(NAMES, 'leave it out if the agents send none'),
   maxAge: optional(seconds),
 });
 

@@ -1061,7 +1061,7 @@ it.each(adapters)(
 );
 
 it('requires the token of the notification configuration', async () => {
-  const create = (notificationToken: string | string[]): WebhookSender =>
+  const create = (notificationToken: string | string[] | undefined): WebhookSender =>
     a2a({ issuer: 'https://agent.example', signingKey, notificationToken });
   const receiver = await startApp(adapters[0]![1](), {
     options: { receiver: { path: 'a2a', sender: create(['old-token', 'new-token']) }, clock },
@@ -1078,6 +1078,9 @@ it('requires the token of the notification configuration', async () => {
   await receiver.app.close();
 
   expect(codes).toEqual([200, 200, 'invalid_claim', 'invalid_claim']);
+  expect(() => create(undefined)).toThrow(
+    'a2a.notificationToken: is undefined, which is almost always a bug; leave it out if the agents send none',
+  );
 });
 
 describe('the options of a sender with a JWT', () => {
