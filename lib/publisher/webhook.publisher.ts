@@ -15,7 +15,7 @@ import type {
   OutgoingDelivery,
   WebhookDelivery,
 } from '../queue/webhook-delivery.js';
-import type { WebhookQueue, EnqueuedDelivery } from '../queue/webhook-queue.js';
+import { stopQueue, type WebhookQueue, type EnqueuedDelivery } from '../queue/webhook-queue.js';
 import { type Endpoint, limitsOf } from '../sending/endpoint.js';
 import {
   deliveryTo,
@@ -49,9 +49,6 @@ import {
   type WebhookEventToPublish,
 } from './publish-options.js';
 import type { ResolvedPublisherOptions } from './publisher-options.resolver.js';
-
-/** Milliseconds before the end of a shutdown at which attempts are aborted, so that a durable queue still records it. */
-const RECORDING_TIME = 500;
 
 /** For each delivery what was recorded before, or `undefined` if it is recorded now. */
 type EarlierRecords = readonly (DeliveryRecord | undefined)[];
@@ -235,11 +232,7 @@ export class WebhookPublisher implements OnApplicationBootstrap, BeforeApplicati
       this.firstAttempts.failAll(shuttingDown);
       this.sender.close();
     };
-    // Other processes can then attempt them at once: otherwise, their leases and slots would have to expire.
-    const recordingTime = Math.min(RECORDING_TIME, shutdownTimeout / 10);
-    const cancel = this.queue.durable ? clock.wakeAt(deadline - recordingTime, abort) : undefined;
-    const left = await this.queue.stop(deadline);
-    cancel?.();
+    const left = await stopQueue(this.queue, clock, shutdownTimeout, abort);
     await this.deliverer.settle(deadline);
     abort();
     if (left > 0) {

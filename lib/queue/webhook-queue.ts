@@ -1,3 +1,4 @@
+import type { WebhookClock } from '../clock/webhook-clock.js';
 import { WebhookDeliveryError } from '../errors/webhook.error.js';
 import type {
   DeliveryAttempt,
@@ -266,6 +267,30 @@ export const runObservers = new Set<(run: ObservedRun) => void>();
 /** Checks that a queue can record deliveries. */
 export async function checkQueue(queue: WebhookQueue): Promise<void> {
   await (queue.check === undefined ? queue.skip(['health check']) : queue.check());
+}
+
+/** Milliseconds before the end of a shutdown at which runs are aborted, or a tenth of it if that is shorter. */
+const RECORDING_TIME = 500;
+
+/**
+ * Stops a queue by a deadline. Runs that have not ended shortly before it are aborted, so that a durable queue still records that they
+ * are due: otherwise their leases and slots would have to expire.
+ *
+ * @param timeout - milliseconds
+ * @returns deliveries that are unfinished
+ */
+export async function stopQueue(
+  queue: WebhookQueue,
+  clock: WebhookClock,
+  timeout: number,
+  abort: () => void,
+): Promise<number> {
+  const deadline = clock.now() + timeout;
+  const abortAt = deadline - Math.min(RECORDING_TIME, timeout / 10);
+  const cancel = queue.durable ? clock.wakeAt(abortAt, abort) : undefined;
+  const left = await queue.stop(deadline);
+  cancel?.();
+  return left;
 }
 
 export function queueStopped(): WebhookDeliveryError {

@@ -33,6 +33,9 @@ import {
   type StartedApp,
 } from '../fixtures/receiver-app.js';
 import { ScriptedReplayStore } from '../fixtures/scripted-replay.store.js';
+import { describeWith } from '../fixtures/services.js';
+import { PostgresQueue } from 'nestjs-webhook-token/postgres';
+import { TestDatabase } from '../postgres/database.js';
 
 class Amount {
   @IsInt() amount!: number;
@@ -917,4 +920,41 @@ describe.each(adapters)('the queue of a receiver on %s', (_, create) => {
       await app.close();
     },
   );
+});
+
+(await describeWith('PostgreSQL'))('a durable queue of received events', () => {
+  const database = new TestDatabase();
+  afterAll(async () => database.close());
+
+  it('runs an event at once again, and under the same number, after a shutdown has aborted it', async () => {
+    const clock = new TestClock(Date.now() + 30_000);
+    const options = { pool: database.pool, schema: database.newSchema(), clock, notify: false };
+    const queue = new PostgresQueue(options);
+    const { app, origin } = await startApp(createFastify(), {
+      options: { ...receiverOptions({ acknowledge: 'queued', queue }), clock },
+      providers: [Work, Handlers],
+    });
+    const gate = new Gate();
+    const work = app.get(Work);
+    work.do = async ({ signal }) => {
+      signal.addEventListener('abort', () => gate.open());
+      await gate.pass();
+      throw signal.reason;
+    };
+    await head(origin, signed());
+    await gate.reached;
+    const closed = app.close();
+    await clock.advance(9_500);
+    await closed;
+    const next = new PostgresQueue(options);
+    const run = await new Promise<number>((resolve) => {
+      void next.consume(async (_, number) => {
+        resolve(number);
+        return { outcome: { type: 'delivered' } };
+      });
+    });
+    await next.stop(clock.now() + 5_000);
+
+    expect(run).toBe(1);
+  });
 });

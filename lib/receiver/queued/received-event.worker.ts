@@ -12,7 +12,7 @@ import type {
   ReceivedDelivery,
   WebhookDelivery,
 } from '../../queue/webhook-delivery.js';
-import { runObservers } from '../../queue/webhook-queue.js';
+import { runObservers, stopQueue } from '../../queue/webhook-queue.js';
 import { spreadWait } from '../../queue/retry-schedule.js';
 import { errorName, quietly } from '../../errors/webhook.error.js';
 import { InboxRecorder } from '../inbox/inbox.recorder.js';
@@ -91,15 +91,15 @@ export class ReceivedEventWorker implements OnApplicationBootstrap, OnModuleDest
 
   /** Lets running handlers end and starts no more, in parallel with the drain of requests. */
   async onModuleDestroy(): Promise<void> {
-    const { clock, timeout } = this.shutdown;
-    const deadline = clock.now() + timeout;
-    await Promise.all(this.receivers.map(async (receiver) => this.stop(receiver, deadline)));
+    await Promise.all(this.receivers.map(async (receiver) => this.stop(receiver)));
   }
 
-  private async stop({ name, queued }: QueuedReceiver, deadline: number): Promise<void> {
-    const left = await queued.queue.stop(deadline);
+  private async stop({ name, queued }: QueuedReceiver): Promise<void> {
+    const { clock, timeout } = this.shutdown;
+    const abort = (): void => this.abort.abort();
+    const left = await stopQueue(queued.queue, clock, timeout, abort);
     if (left === 0) return;
-    this.abort.abort();
+    abort();
     const fate = queued.queue.durable ? 'they run again after the restart' : 'they are lost';
     quietly(() =>
       this.logger.warn(
