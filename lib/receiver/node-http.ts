@@ -71,6 +71,18 @@ export function rawHeadersOf({ headers, rawHeaders }: RequestHead): readonly str
   );
 }
 
+/**
+ * The unread stream; if something has read it, the copy that Nest keeps with `rawBody: true`, or a platform for its functions.
+ *
+ * @returns `undefined` if the bytes are lost
+ */
+export function bodyOf(request: AdapterRequest): BodySource | undefined {
+  const node = nodeRequest(request);
+  if (!node.readableDidRead && !node.readableEnded) return { kind: 'stream', stream: node };
+  const { rawBody } = request as { readonly rawBody?: unknown };
+  return Buffer.isBuffer(rawBody) ? { kind: 'bytes', bytes: rawBody } : undefined;
+}
+
 /** A property instead of a WeakMap, whose values V8 keeps alive until a full GC. */
 const RECEPTION = Symbol('nestjs-webhook-token:reception');
 

@@ -10,7 +10,7 @@ import type { IncomingWebhook, SenderAnswer, VerifiedBatch } from '../request/we
 import { answerTo, HandlerFailure, WebhookException } from './error-answers.js';
 import { requireDefinedData } from './handlers/payload-validator.js';
 import { WebhookDispatcher, type WebhookHandler } from './handlers/webhook.dispatcher.js';
-import { fromNodeRequest, type RequestHead, sendAnswer } from './node-http.js';
+import { bodyOf, fromNodeRequest, type RequestHead, sendAnswer } from './node-http.js';
 import { enqueueEvent } from './queued/received-delivery.js';
 import { observeReceiving, receiving } from './receiver.channels.js';
 import { ReceiverDrain } from './receiver.drain.js';
@@ -62,7 +62,8 @@ export class ReceivePipeline {
   ): Promise<void> {
     this.drain.enter();
     try {
-      const incoming = fromNodeRequest(request, { kind: 'stream', stream: request });
+      const body = bodyOf(request) ?? { kind: 'stream', stream: request };
+      const incoming = fromNodeRequest(request, body);
       const answer = formed(await this.answerOf(incoming, request, receiver));
       sendAnswer(request, response, answer, { close: this.drain.closing });
     } catch (error) {

@@ -7,6 +7,7 @@ export class ReceiverDrain {
   /** Aborted when the shutdown timeout has passed. */
   readonly signal: AbortSignal = this.abort.signal;
   private inFlight = 0;
+  private readonly onClosing = new Set<() => void>();
   private idle: Promise<void> | undefined;
   private onIdle: (() => void) | undefined;
 
@@ -14,17 +15,22 @@ export class ReceiverDrain {
     return this.idle !== undefined;
   }
 
-  enter(): void {
+  /** @param onClosing - called if the shutdown begins before the request has left */
+  enter(onClosing?: () => void): void {
     this.inFlight++;
+    if (onClosing !== undefined) this.onClosing.add(onClosing);
   }
 
-  leave(): void {
+  /** @param onClosing - as passed to {@link enter} */
+  leave(onClosing?: () => void): void {
     this.inFlight--;
+    if (onClosing !== undefined) this.onClosing.delete(onClosing);
     if (this.inFlight === 0) this.onIdle?.();
   }
 
   /** Refuses new requests and waits for the running ones. */
   close(): Promise<void> {
+    for (const notify of this.onClosing) notify();
     this.idle ??= new Promise((resolve) => {
       if (this.inFlight === 0) resolve();
       else this.onIdle = resolve;

@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { MethodHost } from '../options/decorated-methods.js';
 import type { BodySource } from '../request/webhook-scheme.js';
 import {
+  bodyOf,
   fromNodeRequest,
   closesConnection,
   type AdapterRequest,
@@ -46,6 +47,11 @@ export class WebhookGuard implements CanActivate {
 
   async canActivate(context: ExecutionContext): Promise<boolean> {
     if (isHandlerCall(context)) return true;
+    if (context.getType() !== 'http') {
+      throw new TypeError(
+        'WebhookGuard guards HTTP routes: bind it to their methods, and not to a class that also has handlers of messages',
+      );
+    }
     const http = context.switchToHttp();
     const request = http.getRequest<AdapterRequest>();
     const response = http.getResponse<ServerResponse>();
@@ -60,7 +66,8 @@ export class WebhookGuard implements CanActivate {
     try {
       this.pipeline.requireOpen();
       receiver = this.verifier.receiver(this.receiverName(context));
-      const incoming = fromNodeRequest(node, bodyOf(request, node, receiver));
+      const body = bodyOf(request) ?? emptyOrConsumed(node, receiver);
+      const incoming = fromNodeRequest(node, body);
       const reception = await this.pipeline.admit(incoming, receiver, arrivedAt);
       ({ event } = reception);
       if (reception.duplicate) {
@@ -106,16 +113,22 @@ export class WebhookGuard implements CanActivate {
    */
   private watch(request: AdapterRequest, response: ServerResponse): WatchedAnswer {
     const watched: WatchedAnswer = { reception: undefined, isOver: false };
+    // Otherwise an idle connection of the sender would hold up the end of the server.
+    const endConnection = (): void => {
+      if (!response.headersSent && closesConnection(nodeRequest(request), true)) {
+        response.setHeader('Connection', 'close');
+      }
+    };
     const settle = async (): Promise<void> => {
       if (watched.reception !== undefined) await this.settle(watched.reception, request, response);
-      this.drain.leave();
+      this.drain.leave(endConnection);
     };
     const onOver = (): void => {
       if (watched.isOver) return;
       watched.isOver = true;
       void settle();
     };
-    this.drain.enter();
+    this.drain.enter(endConnection);
     // The error listener stays: without it, a write after the end would crash the process.
     response.on('error', onOver).once('finish', onOver).once('close', onOver);
     if (response.destroyed || isAnswered(response)) process.nextTick(onOver);
@@ -191,17 +204,6 @@ function provideBody(request: AdapterRequest, event: WebhookEvent): void {
   } else {
     assign(event.data);
   }
-}
-
-/** The unread stream; if something has read it, the copy that Nest keeps with `rawBody: true`. */
-function bodyOf(
-  request: AdapterRequest,
-  node: IncomingMessage,
-  receiver: ResolvedReceiver,
-): BodySource {
-  if (!node.readableDidRead && !node.readableEnded) return { kind: 'stream', stream: node };
-  const kept = (request as { rawBody?: unknown }).rawBody;
-  return Buffer.isBuffer(kept) ? { kind: 'bytes', bytes: kept } : emptyOrConsumed(node, receiver);
 }
 
 function emptyOrConsumed(node: IncomingMessage, { takesTokens }: ResolvedReceiver): BodySource {

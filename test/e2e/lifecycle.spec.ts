@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { request as httpRequest } from 'node:http';
+import { Agent, type IncomingMessage, request as httpRequest } from 'node:http';
 import { PassThrough, Readable } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -19,6 +19,7 @@ import {
   type NestInterceptor,
 } from '@nestjs/common';
 import { BaseExceptionFilter } from '@nestjs/core';
+import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js';
 import { IsString } from 'class-validator';
 import { catchError, concat, EMPTY, from, map, merge, of, throwError, type Observable } from 'rxjs';
 import { TestClock } from 'nestjs-webhook-token/testing';
@@ -168,6 +169,34 @@ describe.each(adapters)('on %s', (_, createAdapter) => {
     });
   });
   afterEach(() => started.app.close());
+
+  it('ends the connection of a request during which the shutdown begins', async () => {
+    const { origin, app } = started;
+    const gate = new Gate();
+    onSlow = () => gate.pass();
+    const agent = new Agent({ keepAlive: true });
+    const headers = { authorization: `Bearer ${signed()}` };
+    const request = httpRequest(`${origin}/slow`, { method: 'HEAD', agent, headers }).end();
+    await gate.reached;
+    const closed = app.close();
+    let refused = await head(origin, signed());
+    while (refused.status !== 503) refused = await head(origin, signed());
+    gate.open();
+    const [answer] = (await once(request, 'response')) as [IncomingMessage];
+
+    expect([answer.statusCode, answer.headers.connection]).toEqual([204, 'close']);
+    await closed;
+    agent.destroy();
+  });
+
+  it('names the remedy if the guard is bound to a handler of messages', async () => {
+    const context = new ExecutionContextHost([{}]);
+    context.setType('rpc');
+
+    await expect(started.app.get(WebhookGuard).canActivate(context)).rejects.toThrow(
+      'WebhookGuard guards HTTP routes',
+    );
+  });
 
   const status = (value: unknown): HttpException => new HttpException('no', value as number);
   it.each<[string, () => unknown]>([

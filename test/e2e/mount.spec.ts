@@ -388,6 +388,20 @@ describe('a mounted path on Express', () => {
     }
   });
 
+  it('takes the bytes that an outer application has kept', async () => {
+    const instance = express();
+    await start(new ExpressAdapter(instance));
+    const verify = (request: object, _: unknown, rawBody: Buffer): void =>
+      void Object.assign(request, { rawBody });
+    const server = express().use(express.json({ verify }), instance).listen(0, '127.0.0.1');
+    const origin = await originOf(server);
+    try {
+      expect((await post(origin, signedBody('{ "id": 1 }'))).status).toBe(204);
+    } finally {
+      server.close();
+    }
+  });
+
   it('takes a request of a serverless adapter, which sets headers but not rawHeaders', async () => {
     const instance = express();
     const { app } = await start(new ExpressAdapter(instance), {
