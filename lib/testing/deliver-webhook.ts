@@ -78,8 +78,9 @@ export interface DeliveredWebhook extends InMemoryAnswer {
    * - `queued`: its handlers run later; see `flushDeliveries`
    * - `duplicate`: it was handled before
    * - `unhandled`: it was acknowledged, and no handler matches it
-   * - `failed`: a handler failed, or the event could not be recorded
-   * - `refused`: no handler was called
+   * - `failed`: it was verified, and then a handler failed, its data was invalid, a guard refused it, no handler matched it
+   *   (`unhandledEvent: 'reject'`), or it could not be recorded
+   * - `refused`: it was not verified
    */
   readonly outcome: 'handled' | 'queued' | 'duplicate' | 'unhandled' | 'failed' | 'refused';
   /** The event, if it was verified and is no duplicate. */
