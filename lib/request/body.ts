@@ -200,6 +200,8 @@ function readStream(stream: Readable, options: ReadOptions): Promise<ReadBody> {
       stream.off('data', onData).off('end', onEnd).off('close', onCut).off('error', onCut);
     };
     stream.on('end', onEnd).on('close', onCut).on('error', onCut).on('data', onData);
+    // A hook may have piped it into a stream that no one reads on a route for webhooks, and that would stop it when it is full.
+    stream.unpipe().resume();
   });
 }
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { AddressInfo } from 'node:net';
+import { PassThrough, type Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import {
   Body,
@@ -61,6 +62,18 @@ interface FastifyParsers {
   ): void;
 }
 
+interface FastifyHooks {
+  addHook(
+    name: 'preParsing',
+    hook: (
+      request: unknown,
+      reply: unknown,
+      payload: Readable,
+      done: (error: null, payload: Readable) => void,
+    ) => void,
+  ): void;
+}
+
 const parsersOf = (app: INestApplication): FastifyParsers =>
   app.getHttpAdapter().getInstance() as FastifyParsers;
 
@@ -95,6 +108,16 @@ const hosts: Record<string, [string, Host][]> = {
             ['text/plain', 'application/xml', 'application/octet-stream'],
             { parseAs: 'string' },
             (_request, body, done) => done(null, body),
+          ),
+      },
+    ],
+    [
+      'with a hook that pipes bodies through a stream',
+      {
+        configure: (app) =>
+          (app.getHttpAdapter().getInstance() as FastifyHooks).addHook(
+            'preParsing',
+            (_request, _reply, payload, done) => done(null, payload.pipe(new PassThrough())),
           ),
       },
     ],
