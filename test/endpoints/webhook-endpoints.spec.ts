@@ -631,6 +631,17 @@ describe("deliveries that wait for a dead one of their key (onDead: 'block')", (
     expect(bench.reports[1]!.outcome).toMatchObject({ type: 'dead', reason: 'unknown_endpoint' });
   });
 
+  it('are given up once a call of delete is repeated that failed with the queue', async () => {
+    await blocking();
+    await bench.clock.advance(HOUR);
+    jest.spyOn(bench.queue, 'list').mockRejectedValueOnce(new Error('The queue is down.'));
+    await expect(endpoints.delete('crm')).rejects.toThrow('The queue is down.');
+    await expect(endpoints.delete('crm')).rejects.toMatchObject({ code: 'unknown_endpoint' });
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome).toMatchObject({ type: 'dead', reason: 'unknown_endpoint' });
+  });
+
   it.each<[string, () => Promise<unknown>]>([
     ['the endpoint is deleted', async () => endpoints.delete('crm')],
     ["onDead is 'skip'", async () => endpoints.update('crm', { onDead: 'skip' })],
