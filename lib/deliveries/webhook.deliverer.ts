@@ -124,7 +124,11 @@ export class WebhookDeliverer {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
     const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
-    const outcome = outcomeToStore(delivery, decided, endpoint);
+    const outcome = outcomeToStore(
+      delivery,
+      decided,
+      await this.endpointAfter(decided, delivery, endpoint),
+    );
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
       { delivery, outcome, attempt: stored, overloadedUntil, receipt },
@@ -148,6 +152,20 @@ export class WebhookDeliverer {
       this.reporter.lookupFailed(delivery, error);
       throw error;
     }
+  }
+
+  /**
+   * The endpoint that says whether a dead delivery blocks its key: it may have been changed or deleted during the attempt, by another
+   * process too.
+   */
+  private async endpointAfter(
+    outcome: DeliveryOutcome,
+    delivery: OutgoingDelivery,
+    endpoint: RegisteredEndpoint,
+  ): Promise<RegisteredEndpoint | undefined> {
+    if (outcome.type !== 'dead' || delivery.orderingKey === undefined) return endpoint;
+    // The result of the attempt must be recorded, also if the store fails.
+    return this.endpoints.ofDelivery(delivery).catch(() => endpoint);
   }
 
   private outcomeWithoutEndpoint(delivery: OutgoingDelivery, number: number): DeliveryOutcome {

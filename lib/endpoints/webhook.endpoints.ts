@@ -300,10 +300,15 @@ export class WebhookEndpoints {
    * Deletes an endpoint and its keys. Its pending deliveries are given up (`unknown_endpoint`) when they are due and at least 15 minutes
    * old; they can be redelivered once an endpoint with the same id and tenant exists again.
    *
-   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for a configured endpoint
+   * @throws {@link WebhookDeliveryError} `unknown_endpoint`, `unsupported_option` for a configured endpoint; what the queue throws: then
+   *   call it again, until it throws `unknown_endpoint`
    */
   async delete(id: string, scope?: EndpointScope): Promise<void> {
-    const stored = await this.requireStored(id, scope);
+    const stored = await this.requireStored(id, scope).catch(async (error: unknown) => {
+      // An earlier call may have ended before it released the keys. Released ahead, deliveries would still be sent.
+      if ((await this.registry.find(id)) === undefined) await releaseKeys(id, this.queue);
+      throw error;
+    });
     // A concurrent call may have deleted it first, with the same result.
     await this.registry.stored.remove(id);
     await this.limitLane(stored, { since: this.restarted(stored).enabledAt });

@@ -155,11 +155,11 @@ export abstract class DatabaseQueue extends WebhookQueue {
     before: number,
     { tenant }: { readonly tenant?: string | undefined } = {},
   ): Promise<number> {
-    return this.upkeep.prune(before, tenant);
+    return this.releaseAfter(await this.upkeep.prune(before, tenant));
   }
 
   override async erase(filter: DeliveryFilter): Promise<number> {
-    return this.upkeep.erase(filter);
+    return this.releaseAfter(await this.upkeep.erase(filter));
   }
 
   override async limitLane(lane: string, limits: DeliveryLimits): Promise<void> {
@@ -256,6 +256,13 @@ export abstract class DatabaseQueue extends WebhookQueue {
   /** Releases the next deliveries of the keys of these. If it fails, the consumer makes up for it. */
   private async releaseNext(seqs: readonly string[]): Promise<void> {
     if (seqs.length > 0 && (await this.keys.releaseNext(seqs))) this.consumer?.loop.wake();
+  }
+
+  /** Releases what waited for deleted deliveries. If it fails, the consumer makes up for it. @returns their number */
+  private async releaseAfter(deleted: number): Promise<number> {
+    const releases = deleted > 0 && (await this.keys.releaseAll().catch(() => false));
+    if (releases) this.consumer?.loop.wake();
+    return deleted;
   }
 
   /** Whether a new delivery may have to wait here while another process could attempt it. */

@@ -108,6 +108,8 @@ export class RememberedDelivery {
   startRound(now: number, order: number): void {
     this.status = 'pending';
     this.attemptCount = 0;
+    this.throws = 0;
+    this.reason = undefined;
     this.due = now;
     this.order = order;
     this.updatedAt = now;

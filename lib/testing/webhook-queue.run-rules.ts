@@ -189,9 +189,14 @@ export const RUN_RULES: QueueRules = {
     await bench.untilCount(ids.length, 'dead');
 
     const calls = await Promise.all([1, 2, 3].map(async () => bench.queue.redeliver(ids)));
+    const redelivered = await bench.queue.find(ids);
     open();
 
     assert.deepEqual(calls.flat().toSorted(), ids);
+    for (const record of redelivered) {
+      assert.equal(record!.status, 'pending');
+      assert.equal(record!.reason, undefined);
+    }
   },
 
   'brings the next attempt of a pending delivery forward': async (bench) => {

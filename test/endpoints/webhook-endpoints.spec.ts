@@ -593,8 +593,7 @@ describe('what waits for the limits of an endpoint', () => {
 });
 
 describe("deliveries that wait for a dead one of their key (onDead: 'block')", () => {
-  const blocking = async (): Promise<void> => {
-    receiver.script = () => ({ status: receiver.requests.length === 1 ? 422 : 204 });
+  const publishInOrder = async (): Promise<void> => {
     const retry = { attempts: 1 };
     await endpoints.create({
       id: 'crm',
@@ -605,6 +604,10 @@ describe("deliveries that wait for a dead one of their key (onDead: 'block')", (
     });
     for (let n = 1; n <= 2; n++)
       await bench.publisher.publish('stock.changed', { n }, { orderingKey: 'sku-1' });
+  };
+  const blocking = async (): Promise<void> => {
+    receiver.script = () => ({ status: receiver.requests.length === 1 ? 422 : 204 });
+    await publishInOrder();
     await bench.reported(1);
   };
 
@@ -626,6 +629,48 @@ describe("deliveries that wait for a dead one of their key (onDead: 'block')", (
     await bench.reported(2);
 
     expect(bench.reports[1]!.outcome).toMatchObject({ type: 'dead', reason: 'unknown_endpoint' });
+  });
+
+  it('are given up once a call of delete is repeated that failed with the queue', async () => {
+    await blocking();
+    await bench.clock.advance(HOUR);
+    jest.spyOn(bench.queue, 'list').mockRejectedValueOnce(new Error('The queue is down.'));
+    await expect(endpoints.delete('crm')).rejects.toThrow('The queue is down.');
+    await expect(endpoints.delete('crm')).rejects.toMatchObject({ code: 'unknown_endpoint' });
+    await bench.reported(2);
+
+    expect(bench.reports[1]!.outcome).toMatchObject({ type: 'dead', reason: 'unknown_endpoint' });
+  });
+
+  it.each<[string, () => Promise<unknown>]>([
+    ['the endpoint is deleted', async () => endpoints.delete('crm')],
+    ["onDead is 'skip'", async () => endpoints.update('crm', { onDead: 'skip' })],
+    [
+      'another process has deleted the endpoint',
+      async () => {
+        await store.remove('crm');
+      },
+    ],
+  ])('do not wait if %s during its last attempt', async (_, change) => {
+    receiver.script = () => (receiver.requests.length === 1 ? 'hang' : { status: 204 });
+    await publishInOrder();
+    await receiver.received(1);
+    await change();
+    receiver.answerHeld({ status: 422 });
+    await bench.reported(1);
+    expect(bench.reports[0]!.outcome).toEqual({ type: 'dead', reason: 'http_422', attempts: 1 });
+    await bench.reported(2);
+  });
+
+  it('wait if the endpoint store fails during its last attempt', async () => {
+    receiver.script = () => (receiver.requests.length === 1 ? 'hang' : { status: 204 });
+    await publishInOrder();
+    await receiver.received(1);
+    store.down = true;
+    receiver.answerHeld({ status: 422 });
+    await bench.reported(1);
+
+    expect(bench.reports[0]!.outcome).toMatchObject({ type: 'dead', blocksKey: true });
   });
 });
 

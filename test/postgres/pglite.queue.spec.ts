@@ -106,6 +106,33 @@ describe('a transaction on the embedded database', () => {
   });
 });
 
+describe('a key on the embedded database', () => {
+  it.each<[string, (queue: PgliteQueue) => Promise<number>]>([
+    ['erased', async (queue) => queue.erase({ eventId: 'event-first' })],
+    ['pruned', async (queue) => queue.prune(Date.now() + 60_000)],
+  ])('continues at once after its first delivery was %s', async (_, remove) => {
+    const queue = new PgliteQueue({ directory: await newDatabaseDirectory() });
+    await queue.consume(async ({ id }) => ({
+      outcome:
+        id === 'first'
+          ? { type: 'dead', reason: 'http_500', attempts: 1, blocksKey: true }
+          : { type: 'defer', at: Date.now() + 60_000 },
+    }));
+    const keyed = (id: string) => {
+      const { delivery, ...rest } = due(id);
+      return { ...rest, delivery: { ...delivery, orderingKey: 'sku-1' } };
+    };
+    await queue.enqueue([keyed('first'), keyed('next')]);
+    const keyState = async (id: string) => (await queue.find([id]))[0]?.keyState;
+    await until(async () => (await keyState('first')) === 'blocking');
+    expect(await keyState('next')).toBe('waiting');
+
+    expect(await remove(queue)).toBe(1);
+    expect(await keyState('next')).toBeUndefined();
+    await queue.stop(0);
+  });
+});
+
 describe('enqueue on the embedded database, one call after the other', () => {
   it('leaves time for other work of the process', async () => {
     const queue = new PgliteQueue({ directory: await newDatabaseDirectory() });
