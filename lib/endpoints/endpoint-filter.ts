@@ -103,16 +103,24 @@ const KNOWN: Readonly<Record<Place, readonly string[]>> = {
   data: OPERATORS,
 };
 
-export const FILTER: Rule<WebhookEndpointFilter> = (value, at, name) => {
-  const reader = new FilterReader();
-  const filter = reader.read(value, { at, name, place: 'filter', depth: 1 });
-  at.require(
-    reader.conditions <= MAX_CONDITIONS,
-    name,
-    `has more than ${MAX_CONDITIONS} conditions; use $in for several values, or filter at the receiver`,
-  );
-  return filter as WebhookEndpointFilter;
-};
+/** A filter as it is set. */
+export const FILTER = filterRule({ allowsWildcards: false });
+
+/** A filter as it is stored: before wildcards were refused, it may have been set with one. */
+export const STORED_FILTER = filterRule({ allowsWildcards: true });
+
+function filterRule(options: { readonly allowsWildcards: boolean }): Rule<WebhookEndpointFilter> {
+  return (value, at, name) => {
+    const reader = new FilterReader(options.allowsWildcards);
+    const filter = reader.read(value, { at, name, place: 'filter', depth: 1 });
+    at.require(
+      reader.conditions <= MAX_CONDITIONS,
+      name,
+      `has more than ${MAX_CONDITIONS} conditions; use $in for several values, or filter at the receiver`,
+    );
+    return filter as WebhookEndpointFilter;
+  };
+}
 
 interface Position {
   readonly at: Problems;
@@ -124,6 +132,9 @@ interface Position {
 /** Copies a filter. It stops after too many conditions or problems, because the input may come from a stranger. */
 class FilterReader {
   conditions = 0;
+
+  /** @param allowsWildcards - whether the name of an event may be compared with a text that has a `*` */
+  constructor(private readonly allowsWildcards: boolean) {}
 
   read(value: unknown, position: Position): unknown {
     const { at, name, place, depth } = position;
@@ -179,17 +190,18 @@ class FilterReader {
     { at, name, place }: Position,
   ): unknown {
     this.conditions++;
-    const hasWildcard = [operand]
-      .flat()
-      .some((one) => typeof one === 'string' && one.includes('*'));
-    if (place === 'event' && hasWildcard) return at.add(name, WILDCARD);
-    return comparison(operand, at, name);
+    const isRefused = !this.allowsWildcards && place === 'event' && hasWildcard(operand);
+    return isRefused ? at.add(name, WILDCARD) : comparison(operand, at, name);
   }
 
   private refuse({ at, name }: Position, message: string): undefined {
     this.conditions++;
     return at.add(name, message);
   }
+}
+
+function hasWildcard(operand: unknown): boolean {
+  return [operand].flat().some((one) => typeof one === 'string' && one.includes('*'));
 }
 
 /** `undefined` for what cannot be compared; its opposite is unknown too. */

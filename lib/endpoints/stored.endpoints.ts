@@ -6,13 +6,13 @@ import {
   WebhookStoreError,
 } from '../errors/webhook.error.js';
 import { Problems } from '../options/problems.js';
-import { object } from '../options/rules.js';
+import { object, optional } from '../options/rules.js';
 import { applySettings, EndpointState } from '../sending/endpoint.js';
 import type { EndpointCredentials } from '../sending/endpoint-credentials.js';
 import { RotatingTokenSigner } from '../signing/endpoint-signer.js';
 import { HeldSigningKeys } from '../signing/signing-keys.js';
 import { standardWebhooksSigner } from '../signing/standard-webhooks-signer.js';
-import type { WebhookEndpointFilter } from './endpoint-filter.js';
+import { STORED_FILTER, type WebhookEndpointFilter } from './endpoint-filter.js';
 import { withinLimits } from './endpoint-limits.js';
 import {
   enabledAt,
@@ -303,7 +303,10 @@ class SealedKeys {
   }
 }
 
-const SETTINGS = object<StoredEndpointSettings>()(STORED_SETTINGS);
+const SETTINGS = object<StoredEndpointSettings>()({
+  ...STORED_SETTINGS,
+  filter: optional(STORED_FILTER),
+});
 
 /** For a filter that cannot be read: the endpoint must not get events that its filter may exclude. */
 const NOTHING: WebhookEndpointFilter = { $or: [] };

@@ -345,6 +345,18 @@ describe('publish to an endpoint with a filter', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it('keeps a stored filter that was set before wildcards were refused', async () => {
+    const store = new MemoryEndpointStore();
+    await restart({ endpointStore: store });
+    await endpoints.create({ id: 'crm', url: receiver.url });
+    const stored = (await store.find('crm'))!;
+    const before = { $or: [{ event: 'refund.*' }, { event: { $ne: 'order.*' } }] };
+    await store.replace({ ...stored, version: 2, settings: { filter: before } });
+
+    expect(await publish(1)).toEqual(['crm']);
+    await receiver.received(1);
+  });
+
   it('makes no delivery if the stored filter cannot be read', async () => {
     const store = new MemoryEndpointStore();
     await restart({ endpointStore: store });
