@@ -224,7 +224,7 @@ export class StoredDeliveries {
       const part = ids.slice(from, from + READ_AT_ONCE);
       for (const [index, record] of (await this.read(part)).entries()) {
         if (record === undefined || !matches(record, indexed)) wrong.push(part[index]!);
-        else if ([undefined, record.keyState ?? 'none'].includes(keyState)) {
+        else if (keyState === undefined || keyState === (record.keyState ?? 'none')) {
           found.push(listed(record));
         }
       }

@@ -124,11 +124,8 @@ export class WebhookDeliverer {
       endpoint.state.noteAcknowledged(profile, this.options.clock.now());
     }
     const { outcome: decided, overloadedUntil } = this.decide(endpoint, result);
-    const outcome = outcomeToStore(
-      delivery,
-      decided,
-      await this.endpointAfter(decided, delivery, endpoint),
-    );
+    const current = await this.endpointAfter(decided, delivery, endpoint);
+    const outcome = outcomeToStore(delivery, decided, current);
     const stored = attemptToStore(attempt, outcome);
     const run = this.report(
       { delivery, outcome, attempt: stored, overloadedUntil, receipt },
