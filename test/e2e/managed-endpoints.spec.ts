@@ -258,7 +258,7 @@ it('sealing keys that decrypt no stored secret fail start-up', async () => {
       {
         path: 'publisher.endpointStore',
         message: expect.stringMatching(
-          /secret of endpoint "crm" .* "1", which is not among the sealingKeys: .* rotate .* checkStores: false/,
+          /^The secret of endpoint "crm" cannot be decrypted without the key "1", which is not among the sealingKeys: add it after the first, or rotate the endpoint's key with overlap 0\. .* checkStores: false/,
         ),
       },
     ],

@@ -197,6 +197,7 @@ const RECORD_ATTEMPT = /INSERT INTO \S+\.attempt /;
         return starts.length === 2;
       });
 
+      expect(starts).toHaveLength(2);
       // Not a day later, when the clock is again where it was.
       expect(starts[1]).toBeLessThan(setBackTo + 3_600_000);
     } finally {
