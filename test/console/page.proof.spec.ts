@@ -3,7 +3,7 @@ import { createServer, request, type Server } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import type { INestApplication } from '@nestjs/common';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Page, Request } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { signWebhook } from 'nestjs-webhook-token/testing';
 import {
@@ -443,6 +443,30 @@ describeInBrowser.each(adapters)('the console in a browser, on %s', (adapter, cr
       return route.fulfill({ response });
     });
     await deleteEndpoint('leaving');
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
+  });
+
+  it('aborts what it loads of an endpoint when it deletes it', async () => {
+    await app.get(WebhookEndpoints).create({ id: 'closing', tenant: 'acme', url: partnerUrl });
+    const isFormat = (request: Request): boolean => request.url().endsWith('/closing/format');
+    const ended = Promise.race([
+      page.waitForEvent('requestfinished', isFormat),
+      page.waitForEvent('requestfailed', isFormat),
+    ]);
+    let release = (): void => undefined;
+    const deleted = new Promise<void>((resolve) => (release = resolve));
+    await page.route('**/api/endpoints/closing/format', async (route) => {
+      await deleted;
+      return route.continue();
+    });
+    await page.route('**/api/endpoints/closing', async (route) => {
+      if (route.request().method() !== 'DELETE') return route.continue();
+      const response = await route.fetch();
+      release();
+      await ended;
+      return route.fulfill({ response });
+    });
+    await deleteEndpoint('closing');
     await page.unrouteAll({ behavior: 'ignoreErrors' });
   });
 

@@ -31,10 +31,16 @@ export function get<T>(path: string, query: Query = {}, signal?: AbortSignal): P
 }
 
 let running = 0;
+let untilDeletion = new AbortController();
 
-/** Whether a change has no answer yet. */
+/** Whether a change has no answer yet, or the page has not yet followed it. */
 export function isChanging(): boolean {
   return running > 0;
+}
+
+/** Aborted when the next deletion starts. */
+export function nextDeletion(): AbortSignal {
+  return untilDeletion.signal;
 }
 
 /** Changes something. The header is one that a form of another site cannot send. */
@@ -46,11 +52,15 @@ export function act<T>(
   const headers = { 'Webhook-Console': '1' };
   const json = { ...headers, 'Content-Type': 'application/json' };
   running++;
+  if (method === 'DELETE') {
+    untilDeletion.abort();
+    untilDeletion = new AbortController();
+  }
   return call<T>(path, {
     method,
     // Fastify refuses an empty body with a type.
     ...(method === 'DELETE' ? { headers } : { headers: json, body: JSON.stringify(body ?? {}) }),
-  }).finally(() => running--);
+  }).finally(() => setTimeout(() => running--));
 }
 
 async function call<T>(path: string, init: RequestInit): Promise<T> {

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ConsoleChange } from '../console-api.js';
-import { get, isChanging, type ApiError, type Query } from './api.js';
+import { get, isChanging, nextDeletion, type ApiError, type Query } from './api.js';
 
 type Topic = ConsoleChange['topic'];
 type Listener = (topic: Topic | undefined) => void;
@@ -103,13 +103,16 @@ export function useLoaded<T, Given extends Query = Query>(
     if (path === undefined) return undefined;
     const controller = new AbortController();
     Object.assign(progress, { isLoading: true, hasChanged: false });
+    // What the user deletes would be reported as not found, before the page leaves it.
+    const signal = AbortSignal.any([controller.signal, nextDeletion()]);
     const finish = (next: (before: typeof state) => typeof state): void => {
       if (controller.signal.aborted) return;
       progress.isLoading = false;
+      if (signal.aborted) return notify(undefined);
       setState(next);
       if (progress.hasChanged) reload();
     };
-    get<T>(path, query && toRequest(query), controller.signal).then(
+    get<T>(path, query && toRequest(query), signal).then(
       (data) => finish(() => ({ key, data })),
       // Data of another key would be shown as that of this one.
       (error: ApiError) => finish((before) => ({ ...(before.key === key && before), key, error })),
@@ -124,7 +127,7 @@ export function useLoaded<T, Given extends Query = Query>(
     };
     const settle = (): void => {
       timer = undefined;
-      // What the user deletes would be reported as not found, before the page leaves it.
+      // As above: something may be deleted.
       if (isChanging()) listener(undefined);
       // To abort it would starve a slow load under constant changes.
       else if (progress.isLoading) progress.hasChanged = true;
