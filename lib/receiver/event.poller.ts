@@ -1,12 +1,6 @@
-import {
-  Inject,
-  Injectable,
-  Logger,
-  type OnModuleDestroy,
-  type OnApplicationBootstrap,
-} from '@nestjs/common';
+import { Inject, Injectable, Logger, type OnApplicationBootstrap } from '@nestjs/common';
 import { parseRetryAfter } from '../clock/retry-after.js';
-import { type CancelWake, waitUntil } from '../clock/webhook-clock.js';
+import type { CancelWake } from '../clock/webhook-clock.js';
 import { errorName, isWebhookError, quietly } from '../errors/webhook.error.js';
 import type {
   EventPoll,
@@ -15,9 +9,8 @@ import type {
   SenderAnswer,
 } from '../request/webhook-scheme.js';
 import { ReceivePipeline } from './receive.js';
-import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { WEBHOOK_RECEIVERS } from './receiver.constants.js';
 import { ReceiverDrain } from './receiver.drain.js';
-import type { ReceiverShutdown } from './receiver.lifecycle.js';
 import type { ResolvedReceiver, ResolvedReceivers } from './receiver-options.resolver.js';
 
 /** Milliseconds until the next request after a failure; each wait is twice as long as the one before. */
@@ -46,12 +39,13 @@ export interface PollStatus {
 
 /** Fetches the events of senders that wait to be asked. Every process does so; the replay store recognises what another one has. */
 @Injectable()
-export class EventPoller implements OnApplicationBootstrap, OnModuleDestroy {
+export class EventPoller implements OnApplicationBootstrap {
   private readonly streams: readonly PolledStream[];
+  /** Keeps a process alive that only polls: no other timer of this package does. */
+  private alive: NodeJS.Timeout | undefined;
 
   constructor(
     @Inject(WEBHOOK_RECEIVERS) receivers: ResolvedReceivers,
-    @Inject(RECEIVER_SHUTDOWN) private readonly shutdown: ReceiverShutdown,
     pipeline: ReceivePipeline,
     drain: ReceiverDrain,
   ) {
@@ -66,13 +60,14 @@ export class EventPoller implements OnApplicationBootstrap, OnModuleDestroy {
   }
 
   onApplicationBootstrap(): void {
+    if (this.streams.length > 0) this.alive = setInterval(() => undefined, LONGEST_WAIT);
     for (const stream of this.streams) stream.start();
   }
 
-  async onModuleDestroy(): Promise<void> {
-    const { clock, timeout } = this.shutdown;
-    const stopped = Promise.all(this.streams.map(async (stream) => stream.stop()));
-    await waitUntil(clock, clock.now() + timeout, stopped);
+  /** Fetches nothing more. @returns once what was fetched is handled and reported */
+  async stop(): Promise<void> {
+    clearInterval(this.alive);
+    await Promise.all(this.streams.map(async (stream) => stream.stop()));
   }
 }
 
@@ -141,12 +136,14 @@ class PolledStream {
     } catch (error) {
       return this.isStopped ? startedAt : clock.now() + this.failed(error);
     }
-    this.recovered();
     this.settled.clear();
-    const handled = await this.receiveAll(fetched);
+    const { handled, refusal } = await this.receiveAll(fetched);
     const hasUnsettled = this.settled.size < fetched.size;
+    const isStuck = hasUnsettled && this.settled.size === 0;
+    if (isStuck && refusal !== undefined) return clock.now() + this.failed(new Error(refusal));
+    this.recovered();
     // Otherwise an event whose handler fails would be fetched again at once.
-    if (hasUnsettled && this.settled.size === 0) return clock.now() + this.backOff();
+    if (isStuck) return clock.now() + this.backOff();
     this.failures = 0;
     // A sender that repeats itself must not keep this process busy, even if it claims to have more.
     const wait = hasUnsettled || handled === 0 ? this.poll.interval : 0;
@@ -154,17 +151,26 @@ class PolledStream {
     return Math.min(startedAt, clock.now()) + wait;
   }
 
-  /** @returns how many events are newly handled or queued; those that are not settled stay with the sender */
-  private async receiveAll(events: FetchedEvents): Promise<number> {
+  /**
+   * Those that are not settled stay with the sender.
+   *
+   * @returns how many events are newly handled or queued, and why one that stays was refused
+   */
+  private async receiveAll(
+    events: FetchedEvents,
+  ): Promise<{ readonly handled: number; readonly refusal: string | undefined }> {
     let handled = 0;
+    let refusal: string | undefined;
     // One after the other, in the order of the sender.
     for (const [id, incoming] of events) {
       if (this.isStopped) break;
       const { own, answer } = await this.take(incoming);
       if (answer.situation === 'processed' || answer.situation === 'queued') handled++;
       if (own !== undefined) this.settled.set(id, own);
+      else if (answer.status === 401)
+        refusal = `none of the fetched events is accepted (${answer.problem?.code})`;
     }
-    return handled;
+    return { handled, refusal };
   }
 
   private async take(incoming: IncomingWebhook): ReturnType<ReceivePipeline['answerOf']> {

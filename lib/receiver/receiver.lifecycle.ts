@@ -18,6 +18,7 @@ import {
   unknownReceiver,
 } from './receiver-options.resolver.js';
 import { RECEIVER_SHUTDOWN, WEBHOOK_RECEIVERS } from './receiver.constants.js';
+import { EventPoller } from './event.poller.js';
 import { ReceiverDrain } from './receiver.drain.js';
 import { WebhookExplorer } from './handlers/webhook.explorer.js';
 import { readRoute } from './handlers/handler-metadata.js';
@@ -48,6 +49,7 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
     private readonly explorer: WebhookExplorer,
     private readonly mount: WebhookMount,
     private readonly drain: ReceiverDrain,
+    private readonly poller: EventPoller,
   ) {}
 
   async onModuleInit(): Promise<void> {
@@ -73,7 +75,8 @@ export class ReceiverLifecycle implements OnModuleInit, OnApplicationBootstrap, 
   /** In the first hook of a shutdown: the publisher stops in a later one, and running handlers may publish until they end. */
   async onModuleDestroy(): Promise<void> {
     const { clock, timeout } = this.shutdown;
-    await waitUntil(clock, clock.now() + timeout, this.drain.close());
+    const ended = Promise.all([this.drain.close(), this.poller.stop()]);
+    await waitUntil(clock, clock.now() + timeout, ended);
     const left = this.drain.abortRest();
     if (left > 0) {
       this.logger.warn(`${left} webhook(s) were still being handled after ${timeout} ms`);

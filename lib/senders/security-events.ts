@@ -29,11 +29,13 @@ import { mediaType } from '../token/payload.js';
 import type {
   AnswerFacts,
   EventPoll,
+  IncomingWebhook,
   RequestHeaders,
   SenderAnswer,
 } from '../request/webhook-scheme.js';
 import { isObject } from '../token/json.js';
 import { invalidClaim } from '../token/validate-claims.js';
+import { readTokenAnatomy } from '../token/webhook-receipt.js';
 import { MAX_TOKEN_BYTES } from '../token/webhook-token.constants.js';
 import {
   diagnosedToken,
@@ -148,9 +150,8 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
     maxAge,
     claims: {},
   };
-  // A key set is not fetched at once for every unknown key, so the key may be a new one: the transmitter must repeat the event.
-  const answer: typeof answerOfStandard = (given) =>
-    given.code === 'unknown_key' && read.jwksUri !== undefined
+  const answer = (given: AnswerFacts, incoming: IncomingWebhook): SenderAnswer | undefined =>
+    given.code === 'unknown_key' && read.jwksUri !== undefined && mayHaveNewKey(incoming)
       ? undefined
       : answerOfStandard(given);
   const headers = {
@@ -198,6 +199,21 @@ export function securityEvents(options: SecurityEventsOptions): WebhookSender {
       return { headers: { ...headers }, body: Buffer.from(token), claims };
     },
   });
+}
+
+/** Milliseconds from the time of a token until its key must be in the key set. */
+const KEY_PUBLISHED_WITHIN = 3_600_000;
+
+/**
+ * A key set is not fetched at once for every unknown key, so the key may be a new one: the transmitter must repeat the event. The key
+ * of an old token was withdrawn, and its events would keep others from being fetched.
+ */
+function mayHaveNewKey({ body }: IncomingWebhook): boolean {
+  // The body of a pushed event was read.
+  if (body.kind !== 'bytes') return true;
+  const { claims } = readTokenAnatomy(Buffer.from(body.bytes).toString('latin1'));
+  const issuedAt = Number(claims?.['iat']) * 1_000;
+  return issuedAt > Date.now() - KEY_PUBLISHED_WITHIN;
 }
 
 /** The token is the body, so only its type shows it. */

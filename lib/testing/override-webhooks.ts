@@ -121,7 +121,7 @@ export function replaceParts<Builder extends TestingBuilder>(
     inject: [MODULE_OPTIONS_TOKEN],
   });
   builder.overrideProvider(WEBHOOK_HTTP).useValue(transport);
-  builder.overrideProvider(EventPoller).useValue({ status: () => [] });
+  builder.overrideProvider(EventPoller).useValue({ status: () => [], stop: async () => undefined });
   builder.overrideProvider(OAuthTokens).useValue({ get: async () => ACCESS_TOKEN, close() {} });
   return builder;
 }

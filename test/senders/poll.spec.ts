@@ -15,11 +15,14 @@ import {
   type WebhookReceiverOptions,
 } from 'nestjs-webhook-token';
 import { securityEvents } from 'nestjs-webhook-token/senders';
+import type { JwtKeyOptions } from '../../lib/senders/jwt-keys.js';
 import type { PollOptions } from '../../lib/senders/security-events.js';
 import { flushDeliveries, TestClock } from 'nestjs-webhook-token/testing';
 import { adapters } from '../fixtures/adapters.js';
 import { EventTransmitter, type Poll } from '../fixtures/event-transmitter.js';
 import { forgedJwt } from '../fixtures/forged-jwt.js';
+import { JWKS_CA, JwksServer } from '../fixtures/jwks-server.js';
+import { send } from '../fixtures/http-client.js';
 import { ReceivedEvents } from '../fixtures/received-events.js';
 import { startApp, type StartedApp } from '../fixtures/receiver-app.js';
 
@@ -70,6 +73,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     receiver: Partial<WebhookReceiverOptions> = {},
     authorization?: string,
     handlers = ReceivedEvents,
+    keys: JwtKeyOptions = { keys: [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }] },
   ): Promise<StartedApp & { handlers: ReceivedEvents }> => {
     const app = await startApp(createAdapter(), {
       options: {
@@ -78,7 +82,7 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
           sender: securityEvents({
             issuer: ISSUER,
             audience: AUDIENCE,
-            keys: [{ kid: 'k1', alg: 'RS256', key: rsa.publicKey }],
+            ...keys,
             authorization,
             poll: { url: transmitter.url, allowHttp: true, allowPrivateNetworks: true, ...poll },
           }),
@@ -231,6 +235,31 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
     expect([second.body['ack'], second.body['setErrs']]).toEqual([['good'], undefined]);
     expect(body['ack']).toEqual(['early']);
     expect(handlers.ids).toEqual(['good', 'early']);
+  });
+
+  it('reports an event whose key was withdrawn, and not one whose key may be new', async () => {
+    const jwks = await JwksServer.start([
+      { ...rsa.publicKey.export({ format: 'jwk' }), kid: 'k1' },
+    ]);
+    const { logger } = await start({}, {}, undefined, ReceivedEvents, {
+      jwksUri: jwks.uri,
+      jwksFetch: { ca: JWKS_CA, allowPrivateNetworks: true },
+    });
+    const signer = { key: stranger.privateKey, kid: 'k2' };
+    const recent = set('recent', { iat: Math.floor(Date.now() / 1_000) }, signer);
+    (await transmitter.next()).answer({ old: set('old', { iat: 1_700_000_000 }, signer), recent });
+    await clock.advance(5_000);
+    const { body, answer } = await transmitter.next();
+    answer({ recent });
+    const alone = await nextAfterPause();
+    alone.answer({ good: set('good') });
+    await transmitter.next();
+    await jwks.close();
+
+    expect(body['setErrs']).toEqual({ old: expect.objectContaining({ err: 'invalid_key' }) });
+    expect([alone.body['ack'], alone.body['setErrs']]).toEqual([undefined, undefined]);
+    expect(logger.at('error').join('\n')).toMatch(/none of the fetched events .*unknown_key/);
+    expect(logger.at('log').filter((line) => line.includes('events again'))).toHaveLength(1);
   });
 
   it('leaves an event with the transmitter that a guard refuses with 429', async () => {
@@ -430,6 +459,35 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
 
     expect(transmitter.polls).toBe(1);
     expect(clock.waiting).toBe(0);
+  });
+
+  it('ends a request that waits while the handler of a pushed event still runs', async () => {
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    class Slow implements CanActivate {
+      async canActivate(): Promise<boolean> {
+        running();
+        await held;
+        return true;
+      }
+    }
+    let running = (): void => undefined;
+    const runs = new Promise<void>((resolve) => (running = resolve));
+    @UseGuards(Slow)
+    class Guarded extends ReceivedEvents {}
+    const { app, origin } = await start({}, { path: 'events' }, undefined, Guarded);
+    const { closed } = await transmitter.next();
+    const headers = { 'content-type': 'application/secevent+jwt' };
+    const pushed = send(origin, { path: '/events', headers, body: set('pushed') });
+    await runs;
+    const stopped = app.close();
+    await closed;
+    release();
+    await stopped;
+    started.splice(0);
+
+    expect((await pushed).status).toBe(202);
+    expect(transmitter.polls).toBe(1);
   });
 
   it('reports what was handled when the application stops', async () => {
