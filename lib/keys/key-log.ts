@@ -14,7 +14,7 @@ export class OutageLog {
   ) {}
 
   failed(error: unknown): void {
-    const line = `${this.subject} cannot be refreshed; the last known keys stay in use: ${reasonOf(error)}`;
+    const line = `${this.subject} cannot be refreshed; keys that are known stay in use: ${reasonOf(error)}`;
     if (line === this.logged) return;
     this.logged = line;
     this.log('error', line);

@@ -6,6 +6,7 @@ import {
   OnWebhookEvent,
   WebhookRoute,
   WebhookInbox,
+  WebhookStoreError,
   type WebhookModuleOptions,
   type WebhookReceiverOptions,
   WebhookGuard,
@@ -395,6 +396,24 @@ describe.each(adapters)('the inbox on %s', (_, create) => {
       expect(await inbox.get(dead!.id)).toMatchObject({ outcome, runs: 1 });
     },
   );
+
+  it('shows a dead letter as dead again if its queue refuses the retry', async () => {
+    const clock = new TestClock(Date.now());
+    class FullQueue extends InProcessQueue {
+      override async redeliver(): Promise<readonly string[]> {
+        throw new WebhookStoreError('store_full', 'the queue is full');
+      }
+    }
+    const queue = new FullQueue({ clock });
+    await start(undefined, { acknowledge: 'queued', queue, retry: { attempts: 1 } }, clock);
+    receiver.app.get(Orders).failing = true;
+    await head(receiver.origin, signed());
+    await clock.advance(1_000);
+    const [dead] = (await inbox.list({ outcome: 'dead' })).entries;
+
+    await expect(inbox.retry(dead!.id)).rejects.toMatchObject({ code: 'store_full' });
+    expect(await inbox.get(dead!.id)).toMatchObject({ outcome: 'dead', runs: 1 });
+  });
 
   it('shows a dead letter that its queue has deleted as dead, also once it is retried', async () => {
     const clock = new TestClock(Date.now());

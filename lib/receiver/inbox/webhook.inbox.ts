@@ -289,21 +289,29 @@ export class WebhookInbox {
     const wanted = [...deliveries.keys()];
     for (let from = 0; from < wanted.length; from += RETRIED_AT_ONCE) {
       const part = wanted.slice(from, from + RETRIED_AT_ONCE);
-      await this.settleRetried(part);
-      const lists = await Promise.all(this.queues().map(async (queue) => queue.redeliver(part)));
-      retried.push(...lists.flat());
+      // Queued before they are: a run may end, here or elsewhere, before `redeliver` resolves.
+      await this.settleDead(part, 'queued');
+      try {
+        const lists = await Promise.all(this.queues().map(async (queue) => queue.redeliver(part)));
+        retried.push(...lists.flat());
+      } catch (error) {
+        // If this fails too, they are settled by the next retry.
+        await this.settleDead(part, 'dead').catch(() => undefined);
+        throw error;
+      }
     }
     return retried.map((id) => deliveries.get(id)!);
   }
 
-  /** Records that dead letters are queued before they are: a run may end, here or elsewhere, before `redeliver` resolves. */
-  private async settleRetried(ids: readonly string[]): Promise<void> {
+  /** Records what becomes of those that are dead letters. */
+  private async settleDead(ids: readonly string[], outcome: 'queued' | 'dead'): Promise<void> {
     const { writer } = this.recorder;
     if (writer === undefined) return;
     const records = await Promise.all(this.queues().map(async (queue) => queue.find(ids)));
     for (const record of records.flat()) {
       if (record?.status !== 'dead' || record.payloadDropped === true) continue;
-      this.recorder.settled(record.delivery.id, 'queued', 0);
+      const runs = outcome === 'dead' ? record.attempts : 0;
+      this.recorder.settled(record.delivery.id, outcome, runs);
     }
     await writer.flush();
   }
