@@ -367,8 +367,7 @@ export class BullMqQueue extends WebhookQueue {
     const rejection = new AbortController();
     const noAnswer = (): Error => {
       void this.replaceConnection();
-      const { error } = this.last;
-      const cause = isRedisOutage(error) ? (error as Error) : new Error('no answer');
+      const cause = this.connectionError(new Error('no answer'));
       rejection.abort(cause);
       return cause;
     };
@@ -381,8 +380,17 @@ export class BullMqQueue extends WebhookQueue {
       if (/^EXECABORT\b/.test(String((cause as Error | null)?.message))) {
         void this.replaceConnection();
       }
-      throw redisFailure('The delivery queue', this.queue.opts.connection, cause);
+      // What ioredis says without an offline queue while it has no connection.
+      const isOffline = /enableOfflineQueue/.test(String((cause as Error | null)?.message));
+      const known = isOffline ? this.connectionError(cause) : cause;
+      throw redisFailure('The delivery queue', this.queue.opts.connection, known);
     }
+  }
+
+  /** Why there is no connection, if that is known. */
+  private connectionError<Otherwise>(otherwise: Otherwise): Error | Otherwise {
+    const { error } = this.last;
+    return isRedisOutage(error) ? (error as Error) : otherwise;
   }
 
   private async replaceConnection(): Promise<void> {

@@ -21,13 +21,13 @@ const REPLIES: readonly (readonly [RegExp, string])[] = [
   [/\bMISCONF\b/, 'it cannot write to its disk; free some space'],
   [/\bLOADING\b/, 'it is still loading its data; try again in a moment'],
   [
-    /\b(?:MOVED|CROSSSLOT)\b/,
+    /\b(?:MOVED|CROSSSLOT)\b|non local key/,
     'it is a cluster; pass a Cluster client, and put the prefix of the Queue in braces; with both, it is failing over',
   ],
   [/\b(?:CLUSTERDOWN|MASTERDOWN)\b/, 'its cluster is down; check the other nodes'],
   [
     /^no answer$|enableOfflineQueue|ClientOffline|client is offline|Connection is closed|Socket timeout|Command timed out|max retries per request/i,
-    'it does not answer; check that it is running and reachable',
+    'it does not answer; check that it is running and reachable, and has loaded its data, and check the credentials',
   ],
   [
     /optional 'ioredis' package/,

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
@@ -412,6 +412,21 @@ it('names the package that connection options need', async () => {
       message: expect.stringMatching(/rejected the credentials/),
     });
     expect(JSON.stringify(failure)).not.toContain('not-to-be-shown');
+  });
+
+  it('reports a password that was changed while it was connected', async () => {
+    const server = await redis();
+    const [queue] = queueOn(server.port);
+    await queue.consume(async () => ({ outcome: { type: 'delivered' } }));
+    await server.command('CONFIG SET requirepass right\r\nAUTH right\r\nCLIENT KILL TYPE normal');
+    const failure = async (): Promise<string> => queue.check().then(() => '', String);
+    afterwards(async () => {
+      await server.command('AUTH right\r\nCONFIG SET requirepass ""');
+      while ((await failure()) !== '') await setImmediate();
+    });
+    while (!(await failure()).includes('rejected the credentials')) await setImmediate();
+
+    await expect(queue.enqueue([due('x')])).rejects.toThrow('rejected the credentials');
   });
 
   it('lets the process end while Redis is unavailable', async () => {

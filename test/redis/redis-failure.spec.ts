@@ -60,6 +60,7 @@ describe('the error of a Redis that is unavailable', () => {
     ["MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", 'nodes'],
     ['WRONGPASS invalid username-password pair', 'check user name and password'],
     ["NOPERM this user has no permissions to run the 'eval' command", 'grant it'],
+    ['Script attempted to access a non local key in a cluster node', 'it is a cluster'],
     ["Stream isn't writeable and enableOfflineQueue options is false", 'does not answer'],
     ['Command timed out', 'does not answer'],
   ])('explains the reply %s', (reply, expected) => {
