@@ -276,7 +276,8 @@ export class ShardedQueue extends WebhookQueue {
     const former = this.shardOf(delivery, moving.from);
     if (former === shard) return false;
     return (
-      (await holdsKey(former, delivery, 'pending')) || (await holdsKey(former, delivery, 'dead'))
+      (await holdsKey(former, delivery, { status: 'pending' })) ||
+      (await holdsKey(former, delivery, { keyState: 'blocking' }))
     );
   }
 
@@ -287,23 +288,18 @@ export class ShardedQueue extends WebhookQueue {
   }
 }
 
-/** Whether a shard has a delivery of the same endpoint or receiver and key that is pending, or dead and blocks it. */
+/** Whether a shard has such a delivery of the same endpoint or receiver and key. */
 async function holdsKey(
   shard: WebhookQueue,
   delivery: WebhookDelivery,
-  status: 'pending' | 'dead',
+  wanted: Pick<DeliveryFilter, 'status' | 'keyState'>,
 ): Promise<boolean> {
   const lane =
     delivery.received === undefined
       ? { endpointId: delivery.endpointId, tenant: delivery.tenant }
       : { receiver: delivery.received.receiver };
-  for await (const { delivery: other, keyState } of eachDelivery(
-    shard,
-    { ...lane, status },
-    PAGE,
-  )) {
-    const isHolding = status === 'pending' || keyState === 'blocking';
-    if (isHolding && other.orderingKey === delivery.orderingKey) return true;
+  for await (const { delivery: other } of eachDelivery(shard, { ...lane, ...wanted }, PAGE)) {
+    if (other.orderingKey === delivery.orderingKey) return true;
   }
   return false;
 }
