@@ -158,6 +158,23 @@ describe('credentials of a managed endpoint', () => {
     expect(answer).not.toContain('access-token-1');
   });
 
+  it.each([`${API_KEY} `, `Basic ${API_KEY}\t`])(
+    'are removed from an answer that echoes %j without the space at its end',
+    async (value) => {
+      await created({ headers: { 'X-Api-Key': value } });
+      receiver.script = () => ({
+        status: 500,
+        headers: { 'Content-Type': 'text/plain' },
+        body: `unknown key ${API_KEY}`,
+      });
+      await send();
+      const [delivery] = (await bench.module.get(WebhookDeliveries).list()).deliveries;
+      const stored = await bench.module.get(WebhookDeliveries).get(delivery!.id);
+
+      expect(stored!.attempts.at(-1)!.answer).toBe('unknown key [header]');
+    },
+  );
+
   it('are removed from an answer that repeats each of many words of theirs', async () => {
     await created({ headers: { 'X-Api-Key': 'a '.repeat(4_000).trim() } });
     receiver.script = () => ({
