@@ -1,4 +1,4 @@
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import https from 'node:https';
@@ -593,6 +593,37 @@ describe('a client certificate', () => {
       'credentials.certificate.key: must not be encrypted: decrypt it with "openssl pkcs8", since it is stored encrypted',
     );
   });
+
+  it.each<[string, () => ClientCertificate, string]>([
+    [
+      'its authority is a path',
+      () => ({ ...certificate('hooks.test.cert'), ca: '/etc/ssl/ca.pem' }),
+      'ca: cannot be read: pass certificates as PEM',
+    ],
+    [
+      'its key has another type',
+      () => certificate('rsa.test.cert'),
+      'key: does not belong to the certificate: cert must begin with that of the key',
+    ],
+    [
+      'its key belongs to another certificate',
+      () => ({ cert: pem('rsa.test.cert'), key: otherKey() }),
+      'key: does not belong to the certificate: cert must begin with that of the key',
+    ],
+  ])('is refused if %s', async (_, refused, message) => {
+    const creating = endpoints().create({
+      id: 'a',
+      url: url(),
+      credentials: { certificate: refused() },
+    });
+
+    await expect(creating).rejects.toThrow(`credentials.certificate.${message}`);
+  });
+
+  const otherKey = (): string =>
+    generateKeyPairSync('rsa', { modulusLength: 2_048 })
+      .privateKey.export({ type: 'pkcs8', format: 'pem' })
+      .toString();
 
   it('has no passphrase, since deriving a key from it would stop the process', async () => {
     // 2³¹ − 1 iterations of PBKDF2 instead of 2048, and a shorter salt, so that no length changes.
