@@ -1049,6 +1049,21 @@ describe('sealing', () => {
       expect(text.includes(hidden)).toBe(false);
   });
 
+  it('logs once for each endpoint that its secret cannot be decrypted', async () => {
+    for (const id of ['lost1', 'lost2']) await endpoints.create({ id, url: receiver.url });
+    await restart({ sealingKeys: [next] });
+    await endpoints.create({ id: 'fine', url: receiver.url });
+    for (const id of ['lost1', 'fine', 'lost2', 'lost1', 'fine', 'lost2']) {
+      await bench.publisher.send(id, 'order.created', {});
+    }
+
+    expect(receiver.requests).toHaveLength(2);
+    expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(/sealed_secret_unreadable.*endpoint "lost1"/),
+      expect.stringMatching(/sealed_secret_unreadable.*endpoint "lost2"/),
+    ]);
+  });
+
   it('retries a delivery whose secret cannot be decrypted', async () => {
     const { secret } = await endpoints.create({ id: 'crm', url: receiver.url });
     await restart({ sealingKeys: [next] });
