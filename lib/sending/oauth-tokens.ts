@@ -255,7 +255,6 @@ function ended({ reason }: AbortSignal): CredentialFailure {
 
 /** Failures ahead of the request, which say nothing about the token endpoint. */
 const NOT_CALLED: Partial<Record<FailureReason, string>> = {
-  destination_blocked: 'the egress guard refuses it',
   proxy_failed: 'the egress proxy failed',
   too_many_open_files: 'this process has too many open files',
 };
