@@ -157,17 +157,19 @@ const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
   for (const [header, one] of Object.entries(value)) {
     const isRepeated = seen.has(header.toLowerCase());
     seen.add(header.toLowerCase());
-    const long =
-      typeof one === 'string' && one.length > MAX_VALUE
-        ? `is longer than ${MAX_VALUE} characters`
-        : undefined;
     const problem = isRepeated
       ? 'is listed twice; header names ignore case'
-      : (long ?? ownHeaderProblem(header, one));
+      : (sizeProblem(one) ?? ownHeaderProblem(header, one));
     if (problem !== undefined) at.add(`${name}[${JSON.stringify(header)}]`, problem);
   }
   return value as Record<string, string>;
 };
+
+function sizeProblem(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (value.trim() === '') return 'has no value; is the environment variable set?';
+  return value.length > MAX_VALUE ? `is longer than ${MAX_VALUE} characters` : undefined;
+}
 
 function ownHeaderProblem(header: string, value: unknown): string | undefined {
   return headerProblem(isAuthorization(header) ? 'X-Authorization' : header, value);

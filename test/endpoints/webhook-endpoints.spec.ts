@@ -3,6 +3,8 @@ import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals
 import dns from 'node:dns';
 import { verifyWebhookToken } from 'nestjs-webhook-token/token';
 import type { EndpointChanges, WebhookPublisherOptions } from 'nestjs-webhook-token';
+import { SecretSealer } from '../../lib/endpoints/secret-sealer.js';
+import { sealCredentials } from '../../lib/endpoints/stored-credentials.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
@@ -1047,6 +1049,22 @@ describe('sealing', () => {
     expect(text).toContain('v1.');
     for (const hidden of [secret!, own, sealingKeys[0]!.key, next.key, credential])
       expect(text.includes(hidden)).toBe(false);
+  });
+
+  it('reads stored credentials that would be refused today', async () => {
+    const headers = { 'X-Api-Key': 'x' };
+    await endpoints.create({ id: 'crm', url: receiver.url, credentials: { headers } });
+    const stored = (await store.find('crm'))!;
+    const credentials = sealCredentials(new SecretSealer(sealingKeys), stored, {
+      headers: { 'X-Api-Key': '' },
+    });
+    await store.replace({ ...stored, credentials, version: stored.version + 1 });
+    await endpoints.update('crm', { description: 'changed' });
+
+    expect(await bench.publisher.send('crm', 'order.created', {})).toMatchObject({
+      status: 'delivered',
+    });
+    expect(receiver.requests[0]!.headers).toContainEqual(['X-Api-Key', '']);
   });
 
   it('logs once for each endpoint that its secret cannot be decrypted', async () => {

@@ -262,6 +262,16 @@ describe('credentials of a managed endpoint', () => {
   it.each<[string, unknown, string]>([
     ['none', {}, 'credentials: is empty: leave it out, or set certificate, headers or oauth2'],
     ['a misspelt kind', { header: {} }, 'did you mean "headers"?'],
+    [
+      'a header without a value',
+      { headers: { 'X-A': '' } },
+      'credentials.headers["X-A"]: has no value; is the environment variable set?',
+    ],
+    [
+      'a header of spaces',
+      { headers: { 'X-A': ' \t' } },
+      'credentials.headers["X-A"]: has no value',
+    ],
     ['a header twice', { headers: { 'X-A': '1', 'x-a': '2' } }, 'is listed twice'],
     ['a header that frames', { headers: { 'Content-Length': '1' } }, 'is set by the library'],
     ['a value that ends the header', { headers: { 'X-A': 'a\r\nX-B: b' } }, 'cannot carry'],
