@@ -436,6 +436,17 @@ describe('OAuth 2 client credentials', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it.each([
+    [undefined, 'the token endpoint answered without a token_type'],
+    ['mac', 'the token endpoint issued a token of another type than Bearer'],
+  ])('log why a token of type %s is not used', async (token_type, why) => {
+    tokens.answer = () => ({ body: { access_token: 'abc', token_type } });
+    await created(oauth2());
+    await send();
+
+    expect(bench.logs('warn')).toEqual([`endpoint "crm" gets no deliveries: ${why}`]);
+  });
+
   it('are not sent to a token endpoint whose address has become private', async () => {
     const endpointStore = new MemoryEndpointStore();
     const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('hex') }];
