@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import type { LookupAddress } from 'node:dns';
 import { setMaxListeners } from 'node:events';
 import * as http from 'node:http';
@@ -7,6 +8,7 @@ import type { Duplex } from 'node:stream';
 import { createSecureContext, type SecureContext } from 'node:tls';
 import { callbackify } from 'node:util';
 import { WebhookDestinationBlockedError } from '../errors/webhook.error.js';
+import { rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
 import type { EgressProxy } from './egress-proxy.js';
 import type { EgressPolicy } from './egress-policy.js';
@@ -17,6 +19,18 @@ export type EgressTlsOptions = Pick<
   https.AgentOptions,
   'ca' | 'cert' | 'key' | 'pfx' | 'passphrase'
 >;
+
+/** Authorities. Node ignores what it cannot read, such as a path or DER, and then trusts none. */
+export const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
+  try {
+    return ([ca].flat() as string[]).every((one) => {
+      const { raw } = new X509Certificate(one);
+      return !raw.equals(Buffer.from(one));
+    });
+  } catch {
+    return false;
+  }
+}, 'cannot be read: pass certificates as PEM');
 
 export interface GuardedAgentsOptions {
   /** Resolves names. Default: {@link lookupHost}. */

@@ -1,9 +1,8 @@
-import { X509Certificate } from 'node:crypto';
 import { DAY, type Duration } from '../clock/duration.js';
 import { LONGEST_TIMEOUT } from '../clock/webhook-clock.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
-import type { EgressTlsOptions } from '../egress/guarded-agent.js';
-import { duration, object, optional, type Read, rule } from '../options/rules.js';
+import { CERTIFICATES, type EgressTlsOptions } from '../egress/guarded-agent.js';
+import { duration, object, optional, type Read } from '../options/rules.js';
 
 /**
  * How the key sets of issuers (`jwksUri`) are fetched. Durations are milliseconds or strings such as `'30s'`.
@@ -25,16 +24,6 @@ export interface JwksFetchOptions extends EgressOptions {
 
 const DEFAULT_COOLDOWN = 30_000;
 const DEFAULT_MAX_STALE = DAY;
-
-/** Node ignores certificates that it cannot read, and then trusts none. */
-export const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
-  try {
-    [ca].flat().forEach((certificate) => new X509Certificate(certificate as string));
-    return true;
-  } catch {
-    return false;
-  }
-}, 'cannot be read: pass certificates as PEM');
 
 export const JWKS_FETCH = object<JwksFetchOptions>()(
   {

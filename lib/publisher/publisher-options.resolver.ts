@@ -3,7 +3,7 @@ import type { WebhookClock } from '../clock/webhook-clock.js';
 import type { DelivererOptions } from '../deliveries/webhook.deliverer.js';
 import { EGRESS, EgressPolicy } from '../egress/egress-policy.js';
 import { EgressProxy } from '../egress/egress-proxy.js';
-import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import { CERTIFICATES, type EgressTlsOptions } from '../egress/guarded-agent.js';
 import { ENDPOINT_LIMITS } from '../endpoints/endpoint-limits.js';
 import {
   ENDPOINTS,
@@ -20,6 +20,7 @@ import { Problems } from '../options/problems.js';
 import {
   duration,
   instance,
+  isOptions,
   object,
   optional,
   orFalse,
@@ -35,7 +36,7 @@ import {
 import { unprinted } from '../options/unprinted.js';
 import { InProcessQueue } from '../queue/in-process.queue.js';
 import type { WebhookQueue } from '../queue/webhook-queue.js';
-import { isReadableTls } from '../sending/endpoint-credentials.js';
+import { checkTls } from '../sending/endpoint-credentials.js';
 import { ENDPOINT_SETTINGS, type ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { resolveRetryOptions, RETRY } from '../sending/retry-policy.js';
 import { checkProfile, profileUseProblem } from '../sending/sent-profile.js';
@@ -77,19 +78,26 @@ const DEFAULT_ATTEMPT_TIMEOUT = 15 * SECOND;
 
 const TLS: Rule<EgressTlsOptions> = (value, at, name) => {
   const tls = TLS_OPTIONS(value, at, name);
-  if (at.has(name)) return tls;
-  if (isReadableTls(tls)) return unprinted({ ...tls }, '[tls]');
-  const problem = 'cannot be read; pass certificates and keys as PEM, and the right passphrase';
-  return at.add(name, problem) as never;
+  return isOptions(tls) ? unprinted(tls, '[tls]') : tls;
 };
 
-const TLS_OPTIONS = object<EgressTlsOptions>()({
-  ca: unchecked<EgressTlsOptions['ca']>(),
-  cert: unchecked<EgressTlsOptions['cert']>(),
-  key: unchecked<EgressTlsOptions['key']>(),
-  pfx: unchecked<EgressTlsOptions['pfx']>(),
-  passphrase: unchecked<EgressTlsOptions['passphrase']>(),
-});
+const TLS_OPTIONS = object<EgressTlsOptions>()(
+  {
+    ca: optional(CERTIFICATES),
+    cert: unchecked<EgressTlsOptions['cert']>(),
+    key: unchecked<EgressTlsOptions['key']>(),
+    pfx: unchecked<EgressTlsOptions['pfx']>(),
+    passphrase: unchecked<EgressTlsOptions['passphrase']>(),
+  },
+  {
+    across(tls, at) {
+      const missing = 'is missing: a client certificate needs cert and key';
+      at.require(tls.key === undefined || tls.cert !== undefined, 'cert', missing);
+      at.require(tls.cert === undefined || tls.key !== undefined, 'key', missing);
+      checkTls(tls, at, 'pass certificates and keys as PEM, and the right passphrase');
+    },
+  },
+);
 
 const { envelope, hash, method, profile, timeout } = ENDPOINT_SETTINGS;
 

@@ -74,7 +74,7 @@ export interface WebhookPublisherOptions extends EgressOptions {
    * `false`: none.
    */
   readonly transactionHost?: string | false | undefined;
-  /** Trusted authorities and a client certificate, as in node:tls; default: those of Node. */
+  /** Trusted authorities, which replace those of Node, and a client certificate, as in node:tls. */
   readonly tls?: EgressTlsOptions | undefined;
   /**
    * An HTTP proxy that opens every connection, such as `'http://user:password@proxy.internal:3128'`. Names are resolved and

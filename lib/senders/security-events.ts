@@ -8,7 +8,8 @@ import type { Duration } from '../clock/duration.js';
 import { untilAborted } from '../clock/webhook-clock.js';
 import { EGRESS, type EgressOptions, EgressPolicy } from '../egress/egress-policy.js';
 import { createJsonClient, UnreadableAnswer } from '../keys/json-client.js';
-import { CERTIFICATES, type JwksFetchOptions } from '../keys/jwks-options.js';
+import { CERTIFICATES } from '../egress/guarded-agent.js';
+import type { JwksFetchOptions } from '../keys/jwks-options.js';
 import { reasonOf } from '../keys/key-log.js';
 import { readOptions } from '../options/read-options.js';
 import {

@@ -7,20 +7,30 @@ interface ReadText {
 
 /** Printable ASCII, as URLs, JSON, JavaScript and HTML escape it. */
 const ESCAPE =
-  /%([2-7][\da-f])|\\{1,8}u00([2-7][\da-f])|\\{1,8}u\{0*([2-7][\da-f])\}|\\{1,8}x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|\\{1,8}(\/)/gi;
+  /%([2-7][\da-f])|\\(["\\/])|\\u00([2-7][\da-f])|\\u\{0*([2-7][\da-f])\}|\\x([2-7][\da-f])|&#x0*([2-7][\da-f]);?|&#0*(\d{2,3})(?:;|(?!\d))|&(amp|quot|apos|lt|gt);/gi;
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  amp: '&',
+  quot: '"',
+  apos: "'",
+  lt: '<',
+  gt: '>',
+};
 
 /** How many levels of escapes are decoded: an answer may quote a quoted request. */
-const MAX_DEPTH = 3;
+const MAX_DEPTH = 4;
 
-/** Decodes the escapes of a string, so that it can be searched. */
-function readEscaped(text: string): ReadText {
-  let read: ReadText = { text, indexOf: (at) => at };
-  for (let depth = 0; depth < MAX_DEPTH && /[%&\\]/.test(read.text); depth++) {
-    const next = readOnce(read);
+/** A string, and what is left of it after each level of its escapes is decoded. */
+function readEscaped(text: string): [ReadText, ...ReadText[]] {
+  const levels: [ReadText, ...ReadText[]] = [{ text, indexOf: (at) => at }];
+  let last = levels[0];
+  while (levels.length <= MAX_DEPTH && /[%&\\]/.test(last.text)) {
+    const next = readOnce(last);
     if (next === undefined) break;
-    read = next;
+    levels.push(next);
+    last = next;
   }
-  return read;
+  return levels;
 }
 
 /** @returns `undefined` if nothing is escaped */
@@ -46,9 +56,12 @@ function readOnce({ text, indexOf }: ReadText): ReadText | undefined {
 }
 
 function characterOf(groups: Readonly<Record<number, string | undefined>>): string | undefined {
-  const hex = groups[1] ?? groups[2] ?? groups[3] ?? groups[4] ?? groups[5];
-  if (groups[7] !== undefined) return groups[7];
-  const code = hex === undefined ? Number(groups[6]) : parseInt(hex, 16);
+  const { 1: percent, 2: literal, 3: json, 4: braces, 5: script, 6: html, 7: decimal } = groups;
+  const entity = groups[8]?.toLowerCase();
+  if (entity !== undefined) return ENTITIES[entity];
+  if (literal !== undefined) return literal;
+  const hex = percent ?? json ?? braces ?? script ?? html;
+  const code = hex === undefined ? Number(decimal) : parseInt(hex, 16);
   return code > 0x20 && code < 0x7f ? String.fromCharCode(code) : undefined;
 }
 
@@ -79,7 +92,6 @@ interface AnswerSecrets {
 }
 
 interface Finding {
-  /** In the text as it is read. */
   readonly from: number;
   readonly to: number;
   readonly mark: '[token]' | '[header]' | '[url]';
@@ -102,22 +114,32 @@ const BASE64URL_RUN = /[\w.-]{16,}/g;
  */
 function redact(text: string, secrets: AnswerSecrets): string {
   if (text.length < 2) return text;
-  const read = readEscaped(text);
   const { tokens, headers, signatures = [], credentials = [], url } = secrets;
   const keys = [...Object.values(headers), ...signatures].filter(
     (value) => value.length >= LEAST_KEY,
   );
-  const findings = [
-    ...findJws(read.text),
-    ...findTokens(read.text, [...tokens, ...credentials]),
-    ...findWhole(read.text, [...keys, ...credentials.filter(Boolean)], '[header]'),
-    ...findWhole(read.text, partsOf(url), '[url]'),
-  ].sort((a, b) => a.from - b.from || b.to - a.to);
+  // Spaces around the value of a header are not part of it (RFC 9110, section 5.5).
+  const values = [...keys, ...credentials].map((value) => value.trim()).filter(Boolean);
+  const parts = partsOf(url);
+  let grams: Set<string> | undefined;
+  const isGram = (part: string): boolean =>
+    (grams ??= gramsOf([...tokens, ...credentials])).has(part);
+  // At every level: a value may have what looks like an escape.
+  const findings = readEscaped(text)
+    .flatMap(({ text: read, indexOf }) =>
+      [
+        ...findJws(read),
+        ...findTokens(read, isGram),
+        ...findWhole(read, values, '[header]'),
+        ...findWhole(read, parts, '[url]'),
+      ].map(({ from, to, mark }) => ({ from: indexOf(from), to: indexOf(to), mark })),
+    )
+    .sort((a, b) => a.from - b.from || b.to - a.to);
   let redacted = '';
   let done = 0;
   for (const { from, to, mark } of merged(findings)) {
-    redacted += text.slice(done, read.indexOf(from)) + mark;
-    done = read.indexOf(to);
+    redacted += text.slice(done, from) + mark;
+    done = to;
   }
   return redacted + text.slice(done);
 }
@@ -131,14 +153,12 @@ function findJws(text: string): Finding[] {
 }
 
 /** Finds parts of tokens too: an answer may be cut, or show header, payload and signature separately. */
-function findTokens(text: string, tokens: readonly string[]): Finding[] {
+function findTokens(text: string, isGram: (part: string) => boolean): Finding[] {
   const findings: Finding[] = [];
-  let grams: Set<string> | undefined;
   for (const { index, 0: run } of text.matchAll(BASE64URL_RUN)) {
-    grams ??= gramsOf(tokens);
     const lower = lowerCase(run);
     for (let at = 0; at + GRAM <= lower.length; at++) {
-      if (!grams.has(lower.slice(at, at + GRAM))) continue;
+      if (!isGram(lower.slice(at, at + GRAM))) continue;
       findings.push({ from: index + at, to: index + at + GRAM, mark: '[token]' });
     }
   }
@@ -176,7 +196,9 @@ function partsOf(url: string): string[] {
   const whole = [`${pathname}${search}`, search, pathname];
   const segments = pathname.split('/').filter((part) => part.length >= LEAST_KEY);
   const values = [...searchParams.values()].filter((part) => part.length >= LEAST_QUERY_VALUE);
-  const parts = [...whole, ...segments].flatMap((part) => [part, readEscaped(part).text]);
+  const parts = [...whole, ...segments].flatMap((part) =>
+    readEscaped(part).map(({ text }) => text),
+  );
   return [...parts, ...values].filter((part) => part.length > 2);
 }
 

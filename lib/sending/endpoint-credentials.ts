@@ -1,6 +1,6 @@
-import { createPrivateKey, type JsonWebKey, type KeyObject } from 'node:crypto';
-import { createSecureContext } from 'node:tls';
-import type { EgressTlsOptions } from '../egress/guarded-agent.js';
+import { createPrivateKey, type JsonWebKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { createSecureContext, type KeyObject as EncryptedPem } from 'node:tls';
+import { CERTIFICATES, type EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
 import { isOptions, object, oneOf, optional, required, type Rule, rule } from '../options/rules.js';
 import { unprinted } from '../options/unprinted.js';
@@ -85,9 +85,9 @@ const CERTIFICATE = object<ClientCertificate>()(
         const remedy = 'decrypt it with "openssl pkcs8", since it is stored encrypted';
         return at.add('key', `must not be encrypted: ${remedy}`);
       }
-      if (!isReadableTls(tls)) {
-        return at.add('', 'cannot be read; pass certificates and keys as PEM');
-      }
+      if (tls.ca !== undefined) CERTIFICATES(tls.ca, at, 'ca');
+      checkTls(tls, at, 'pass certificates and keys as PEM');
+      if (at.has('')) return;
       const problem = costProblem(createPrivateKey(tls.key));
       if (problem !== undefined) at.add('key', problem);
     },
@@ -115,15 +115,33 @@ function costProblem(key: KeyObject): string | undefined {
   return isUsual ? undefined : 'must have numbers that are no longer than its modulus';
 }
 
-/** Whether certificates and keys can be used. */
-export function isReadableTls(tls: EgressTlsOptions): boolean {
+/** Adds why certificates and keys cannot be used, unless they have a problem already. */
+export function checkTls(tls: EgressTlsOptions, at: Problems, remedy: string): void {
+  if (at.has('')) return;
   try {
-    createSecureContext(tls);
-    return true;
+    if (!isPaired(tls)) {
+      at.add('key', 'does not belong to the certificate: cert must begin with that of the key');
+    } else {
+      createSecureContext(tls);
+    }
   } catch {
     // The error is dropped, because it may quote the key or the passphrase.
-    return false;
+    at.add('', `cannot be read; ${remedy}`);
   }
+}
+
+/**
+ * Whether each certificate has its key. Node accepts a key of another type, and then sends no certificate.
+ *
+ * @throws if one of them cannot be read
+ */
+function isPaired({ cert = [], key = [], passphrase }: EgressTlsOptions): boolean {
+  const keys = [key].flat().map((one) => {
+    const { pem = one as string, passphrase: own } = one as Partial<EncryptedPem>;
+    return createPrivateKey({ key: pem, passphrase: own ?? passphrase });
+  });
+  const certificates = [cert].flat().map((one) => new X509Certificate(one));
+  return certificates.every((one) => keys.some((its) => one.checkPrivateKey(its)));
 }
 
 const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
@@ -139,17 +157,19 @@ const HEADERS: Rule<Readonly<Record<string, string>>> = (value, at, name) => {
   for (const [header, one] of Object.entries(value)) {
     const isRepeated = seen.has(header.toLowerCase());
     seen.add(header.toLowerCase());
-    const long =
-      typeof one === 'string' && one.length > MAX_VALUE
-        ? `is longer than ${MAX_VALUE} characters`
-        : undefined;
     const problem = isRepeated
       ? 'is listed twice; header names ignore case'
-      : (long ?? ownHeaderProblem(header, one));
+      : (sizeProblem(one) ?? ownHeaderProblem(header, one));
     if (problem !== undefined) at.add(`${name}[${JSON.stringify(header)}]`, problem);
   }
   return value as Record<string, string>;
 };
+
+function sizeProblem(value: unknown): string | undefined {
+  if (typeof value !== 'string') return undefined;
+  if (value.trim() === '') return 'has no value; is the environment variable set?';
+  return value.length > MAX_VALUE ? `is longer than ${MAX_VALUE} characters` : undefined;
+}
 
 function ownHeaderProblem(header: string, value: unknown): string | undefined {
   return headerProblem(isAuthorization(header) ? 'X-Authorization' : header, value);

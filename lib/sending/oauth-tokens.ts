@@ -234,7 +234,8 @@ function readToken(document: unknown, startedAt: number): AccessToken {
   const { access_token, token_type, expires_in } = (document ?? {}) as Record<string, unknown>;
   const isToken = typeof access_token === 'string' && /^[\x21-\x7e]{1,16384}$/.test(access_token);
   if (!isToken) throw failure('answered without a usable access_token');
-  if (String(token_type).toLowerCase() !== 'bearer') {
+  if (token_type === undefined) throw failure('answered without a token_type');
+  if (typeof token_type !== 'string' || token_type.toLowerCase() !== 'bearer') {
     throw failure('issued a token of another type than Bearer');
   }
   const seconds = Number(expires_in ?? DEFAULT_LIFETIME / SECOND);
@@ -255,7 +256,6 @@ function ended({ reason }: AbortSignal): CredentialFailure {
 
 /** Failures ahead of the request, which say nothing about the token endpoint. */
 const NOT_CALLED: Partial<Record<FailureReason, string>> = {
-  destination_blocked: 'the egress guard refuses it',
   proxy_failed: 'the egress proxy failed',
   too_many_open_files: 'this process has too many open files',
 };

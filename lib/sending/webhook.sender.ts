@@ -59,12 +59,20 @@ interface AttemptCredentials {
 
 const UNAUTHORIZED = 401;
 
+/** Errors of what is stored of one endpoint. */
+const OF_ENDPOINT: ReadonlySet<string> = new Set([
+  'sealed_secret_unreadable',
+  'endpoint_unreadable',
+]);
+
 /** Makes one attempt: signs the request, sends it, and judges the answer. */
 export class WebhookSender {
   readonly composer: RequestComposer;
   private readonly log = new PublisherLog();
   private readonly transport: HttpTransport;
   private readonly running = new Set<AbortController>();
+  /** The signer that has failed last. */
+  private failedSigner: Endpoint['signer'] | undefined;
 
   /** @param http - the application's; by default, one is created for the first attempt */
   constructor(
@@ -168,12 +176,12 @@ export class WebhookSender {
     exchange: Exchange,
     compose: (context: RequestContext) => Promise<ComposedRequest>,
   ): Promise<ReceiverAnswer | NoAnswer> {
-    const { context, tracing } = exchange;
+    const { context, endpoint, tracing } = exchange;
     for (;;) {
       const own = await this.credentialsOf(exchange);
       exchange.secrets.push(...Object.values(own.headers));
       const composed = await compose({ credentials: own.headers, ...context });
-      this.log.recovered('signing');
+      this.signed(endpoint);
       exchange.requests.push(composed);
       const send = () => this.transport.send(composed, context.signal, own.certificate);
       const answer = await (tracing === undefined ? send() : tracing.send(send));
@@ -196,7 +204,7 @@ export class WebhookSender {
     }
     if (!isWebhookError(error)) throw error;
     const unsigned = signingFailure(error);
-    if (unsigned !== undefined && unsigned !== 'aborted') this.warnUnsigned(error);
+    if (unsigned !== undefined && unsigned !== 'aborted') this.warnUnsigned(endpoint, error);
     const rejected = error.code === 'destination_blocked' ? error.code : 'invalid_request';
     return unsigned ?? rejected;
   }
@@ -246,14 +254,22 @@ export class WebhookSender {
     this.log.once('warn', reason, () => warning);
   }
 
-  /** Logs once until signing succeeds again: a failing key service affects every delivery. */
-  private warnUnsigned({ code, message }: WebhookError): void {
+  /** Logs once until signing succeeds again, for all endpoints together if a key service fails, which affects all of them. */
+  private warnUnsigned({ label, signer }: Endpoint, { code, message }: WebhookError): void {
+    const isOfEndpoint = OF_ENDPOINT.has(code);
+    if (!isOfEndpoint) this.failedSigner = signer;
     this.log.once(
       'warn',
-      'signing',
+      isOfEndpoint ? `signing for ${label}` : 'signing',
       () => `Deliveries cannot be signed and are retried on schedule (${code}): ${message}`,
       code,
     );
+  }
+
+  private signed({ label, signer }: Endpoint): void {
+    this.log.recovered(`signing for ${label}`);
+    // An endpoint with keys of its own does not show that the key service works again.
+    if (signer === this.failedSigner) this.log.recovered('signing');
   }
 }
 

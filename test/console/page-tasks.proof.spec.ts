@@ -347,6 +347,11 @@ describeInBrowser('tasks in the console', () => {
     await form.getByLabel('Attempts at the same time').fill('2');
     await form.getByLabel('Attempts a second').fill('0.5');
     await form.getByLabel('Besides the signature').selectOption('headers');
+    for (const unnamed of ['a-secret-key', 'X-Api-Key:']) {
+      await form.getByLabel(/^Headers/).fill(unnamed);
+      await form.getByRole('button', { name: 'Save' }).click();
+      await form.getByText('Write each header with its name and its value').waitFor();
+    }
     await form.getByLabel(/^Headers/).fill('X-Api-Key: a-secret-key\n\nX-Shop: acme');
     await form.getByRole('button', { name: 'Save' }).click();
     await form.waitFor({ state: 'detached' });

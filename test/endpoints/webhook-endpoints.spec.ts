@@ -3,6 +3,8 @@ import { afterEach, beforeEach, describe, expect, it, jest } from '@jest/globals
 import dns from 'node:dns';
 import { verifyWebhookToken } from 'nestjs-webhook-token/token';
 import type { EndpointChanges, WebhookPublisherOptions } from 'nestjs-webhook-token';
+import { SecretSealer } from '../../lib/endpoints/secret-sealer.js';
+import { sealCredentials } from '../../lib/endpoints/stored-credentials.js';
 import { WebhookEndpoints } from '../../lib/endpoints/webhook.endpoints.js';
 import { ScriptedEndpointStore } from '../fixtures/scripted-endpoint.store.js';
 import { PublisherBench } from '../publisher/publisher-bench.js';
@@ -1047,6 +1049,37 @@ describe('sealing', () => {
     expect(text).toContain('v1.');
     for (const hidden of [secret!, own, sealingKeys[0]!.key, next.key, credential])
       expect(text.includes(hidden)).toBe(false);
+  });
+
+  it('reads stored credentials that would be refused today', async () => {
+    const headers = { 'X-Api-Key': 'x' };
+    await endpoints.create({ id: 'crm', url: receiver.url, credentials: { headers } });
+    const stored = (await store.find('crm'))!;
+    const credentials = sealCredentials(new SecretSealer(sealingKeys), stored, {
+      headers: { 'X-Api-Key': '' },
+    });
+    await store.replace({ ...stored, credentials, version: stored.version + 1 });
+    await endpoints.update('crm', { description: 'changed' });
+
+    expect(await bench.publisher.send('crm', 'order.created', {})).toMatchObject({
+      status: 'delivered',
+    });
+    expect(receiver.requests[0]!.headers).toContainEqual(['X-Api-Key', '']);
+  });
+
+  it('logs once for each endpoint that its secret cannot be decrypted', async () => {
+    for (const id of ['lost1', 'lost2']) await endpoints.create({ id, url: receiver.url });
+    await restart({ sealingKeys: [next] });
+    await endpoints.create({ id: 'fine', url: receiver.url });
+    for (const id of ['lost1', 'fine', 'lost2', 'lost1', 'fine', 'lost2']) {
+      await bench.publisher.send(id, 'order.created', {});
+    }
+
+    expect(receiver.requests).toHaveLength(2);
+    expect(bench.logs('warn')).toEqual([
+      expect.stringMatching(/sealed_secret_unreadable.*endpoint "lost1"/),
+      expect.stringMatching(/sealed_secret_unreadable.*endpoint "lost2"/),
+    ]);
   });
 
   it('retries a delivery whose secret cannot be decrypted', async () => {

@@ -1,4 +1,6 @@
-import { generateKeyPairSync } from 'node:crypto';
+import { createPrivateKey, generateKeyPairSync, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { rootCertificates } from 'node:tls';
 import { describe, expect, it } from '@jest/globals';
 import { TestClock } from 'nestjs-webhook-token/testing';
 import { InProcessQueue } from 'nestjs-webhook-token';
@@ -8,6 +10,8 @@ import { resolvePublisherOptions } from '../../lib/publisher/publisher-options.r
 const secret = 'a secret of the test that is long enough';
 const weak = 'too-short-to-be-safe';
 const good = { issuer: 'https://billing.example', secret };
+const pem = (name: string): string =>
+  readFileSync(new URL(`../egress/certificates/${name}.pem`, import.meta.url), 'utf8');
 const crm = { id: 'crm', url: 'https://crm.example/webhooks' };
 
 describe('resolvePublisherOptions', () => {
@@ -51,6 +55,25 @@ describe('resolvePublisherOptions', () => {
       { timeout: 3_000, hash: 'sha3-256', method: 'auto', subject: 'erp', tenant: 'a' },
     ]);
     expect(resolved!.endpoints[0]!.signer).not.toBe(resolved!.defaults.signer);
+  });
+
+  it('takes certificates and keys in every form of node:tls', () => {
+    const [cert, key] = [pem('hooks.test.cert'), pem('hooks.test.key')];
+    const cipher = { cipher: 'aes-256-cbc', passphrase: 'secret' };
+    const encrypted = createPrivateKey(key)
+      .export({ type: 'pkcs8', format: 'pem', ...cipher })
+      .toString();
+    const forms: WebhookPublisherOptions['tls'][] = [
+      { ca: [...rootCertificates, Buffer.from(cert)] },
+      { ca: `${cert}\n${pem('rsa.test.cert')}` },
+      { cert: Buffer.from(cert), key: Buffer.from(key) },
+      { cert: `${cert}\n${pem('rsa.test.cert')}`, key },
+      { cert: [cert, pem('rsa.test.cert')], key: [pem('rsa.test.key'), key] },
+      { cert, key: encrypted, passphrase: 'secret' },
+      { cert, key: [{ pem: encrypted, passphrase: 'secret' }] },
+    ];
+
+    expect(forms.map((tls) => problemsOf({ ...good, tls }))).toEqual(forms.map(() => []));
   });
 
   it('uses the configured queue, also in production', () => {
@@ -121,7 +144,51 @@ describe('resolvePublisherOptions', () => {
       'publisher.allowedAddresses[0]',
       /./,
     ],
-    ['an invalid certificate', { ...good, tls: { cert: 'nonsense' } }, 'publisher.tls', /PEM/],
+    [
+      'an invalid certificate',
+      { ...good, tls: { cert: 'nonsense', key: 'nonsense' } },
+      'publisher.tls',
+      /PEM/,
+    ],
+    [
+      'an authority that is a path',
+      { ...good, tls: { ca: '/etc/ssl/ca.pem' } },
+      'publisher.tls.ca',
+      /PEM/,
+    ],
+    [
+      'an authority in DER, which Node ignores',
+      { ...good, tls: { ca: [new X509Certificate(pem('hooks.test.cert')).raw] } },
+      'publisher.tls.ca',
+      /PEM/,
+    ],
+    [
+      'a certificate without a key',
+      { ...good, tls: { cert: pem('hooks.test.cert') } },
+      'publisher.tls.key',
+      /is missing: a client certificate needs cert and key/,
+    ],
+    [
+      'a key without a certificate',
+      { ...good, tls: { key: pem('hooks.test.key') } },
+      'publisher.tls.cert',
+      /is missing: a client certificate needs cert and key/,
+    ],
+    [
+      'a key of another type than that of the certificate',
+      { ...good, tls: { cert: pem('rsa.test.cert'), key: pem('hooks.test.key') } },
+      'publisher.tls.key',
+      /does not belong to the certificate/,
+    ],
+    [
+      'a certificate of which a list has no key',
+      {
+        ...good,
+        tls: { cert: [pem('hooks.test.cert'), pem('rsa.test.cert')], key: [pem('hooks.test.key')] },
+      },
+      'publisher.tls.key',
+      /does not belong to the certificate/,
+    ],
     ['an invalid queue', { ...good, queue: {} }, 'publisher.queue', /WebhookQueue/],
     ['endpoints that are not a list', { ...good, endpoints: crm }, 'publisher.endpoints', /list/],
     ['an invalid endpoint', { ...good, endpoints: [null] }, 'publisher.endpoints[0]', /object/],

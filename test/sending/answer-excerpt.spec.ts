@@ -124,6 +124,30 @@ describe('excerptOf', () => {
     });
   });
 
+  it.each<[string, string, string]>([
+    ['a space at its end', 'abc-123 ', 'key abc-123!'],
+    ['a tab at its end', 'k3y+aB/cD9\t', 'key k3y+aB/cD9!'],
+    ['a quote in JSON', 'p"w-123', String.raw`key p\"w-123!`],
+    ['a backslash in JSON', String.raw`p\w-123`, String.raw`key p\\w-123!`],
+    ['a backslash at its end in JSON', 'pw-123\\', String.raw`key pw-123\\!`],
+    ['a quote in JSON within JSON', 'p"w-123', String.raw`key p\\\"w-123!`],
+    ['a quote in HTML', 'p"w-123', 'key p&quot;w-123!'],
+    ['an ampersand in HTML', 'p&w-123', 'key p&amp;w-123!'],
+    ['angle brackets in HTML', 'p<w>-123', 'key p&lt;w&gt;-123!'],
+    ['an apostrophe in XML', "p'w-123", 'key p&apos;w-123!'],
+    ['a part that looks like an escape', 'p%41w-123', 'key p%41w-123!'],
+    ['a part that looks like an entity', 'p&amp;w-123', 'key p&amp;w-123!'],
+    ['a part that looks like an entity, in HTML', 'p&amp;w-123', 'key p&amp;amp;w-123!'],
+  ])('redacts a secret value with %s', (_, value, body) => {
+    const answer = {
+      octets: Buffer.from(body),
+      contentType: 'text/plain',
+      contentEncoding: undefined,
+    };
+
+    expect(excerptOf(answer, { ...secrets, credentials: [value] })).toBe('key [header]!');
+  });
+
   it('redacts answers that repeat what the URL and the headers repeat', () => {
     const octets = Buffer.from('a'.repeat(65_536));
     const answer = { octets, contentType: 'text/plain', contentEncoding: undefined };
@@ -191,6 +215,8 @@ describe('excerptOf', () => {
       '%',
       '\\u002',
       '&#0',
+      '\\',
+      '&amp;',
       `${token.slice(0, 15)}!`,
     ]) {
       const body = piece.repeat(65_536 / piece.length);

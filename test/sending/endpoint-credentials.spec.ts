@@ -1,4 +1,4 @@
-import { createPrivateKey } from 'node:crypto';
+import { createPrivateKey, generateKeyPairSync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import https from 'node:https';
@@ -158,6 +158,23 @@ describe('credentials of a managed endpoint', () => {
     expect(answer).not.toContain('access-token-1');
   });
 
+  it.each([`${API_KEY} `, `Basic ${API_KEY}\t`])(
+    'are removed from an answer that echoes %j without the space at its end',
+    async (value) => {
+      await created({ headers: { 'X-Api-Key': value } });
+      receiver.script = () => ({
+        status: 500,
+        headers: { 'Content-Type': 'text/plain' },
+        body: `unknown key ${API_KEY}`,
+      });
+      await send();
+      const [delivery] = (await bench.module.get(WebhookDeliveries).list()).deliveries;
+      const stored = await bench.module.get(WebhookDeliveries).get(delivery!.id);
+
+      expect(stored!.attempts.at(-1)!.answer).toBe('unknown key [header]');
+    },
+  );
+
   it('are removed from an answer that repeats each of many words of theirs', async () => {
     await created({ headers: { 'X-Api-Key': 'a '.repeat(4_000).trim() } });
     receiver.script = () => ({
@@ -245,6 +262,16 @@ describe('credentials of a managed endpoint', () => {
   it.each<[string, unknown, string]>([
     ['none', {}, 'credentials: is empty: leave it out, or set certificate, headers or oauth2'],
     ['a misspelt kind', { header: {} }, 'did you mean "headers"?'],
+    [
+      'a header without a value',
+      { headers: { 'X-A': '' } },
+      'credentials.headers["X-A"]: has no value; is the environment variable set?',
+    ],
+    [
+      'a header of spaces',
+      { headers: { 'X-A': ' \t' } },
+      'credentials.headers["X-A"]: has no value',
+    ],
     ['a header twice', { headers: { 'X-A': '1', 'x-a': '2' } }, 'is listed twice'],
     ['a header that frames', { headers: { 'Content-Length': '1' } }, 'is set by the library'],
     ['a value that ends the header', { headers: { 'X-A': 'a\r\nX-B: b' } }, 'cannot carry'],
@@ -409,14 +436,32 @@ describe('OAuth 2 client credentials', () => {
     expect(receiver.requests).toHaveLength(1);
   });
 
+  it.each([
+    [undefined, 'the token endpoint answered without a token_type'],
+    ['mac', 'the token endpoint issued a token of another type than Bearer'],
+  ])('log why a token of type %s is not used', async (token_type, why) => {
+    tokens.answer = () => ({ body: { access_token: 'abc', token_type } });
+    await created(oauth2());
+    await send();
+
+    expect(bench.logs('warn')).toEqual([`endpoint "crm" gets no deliveries: ${why}`]);
+  });
+
   it('are not sent to a token endpoint whose address has become private', async () => {
     const endpointStore = new MemoryEndpointStore();
     const sealingKeys = [{ id: '1', key: Buffer.alloc(32, 7).toString('hex') }];
     await bench.stop();
-    bench = await PublisherBench.start({ endpointStore, sealingKeys });
-    await created(oauth2());
+    const allowedAddresses = ['127.0.0.1', '127.0.0.2'];
+    bench = await PublisherBench.start({ endpointStore, sealingKeys, allowedAddresses });
+    await created(oauth2({ tokenUrl: tokens.url.replace('127.0.0.1', '127.0.0.2') }));
     await bench.stop();
-    bench = await PublisherBench.start({ endpointStore, sealingKeys, allowedAddresses: [] });
+    allowedAddresses.pop();
+    bench = await PublisherBench.start({ endpointStore, sealingKeys, allowedAddresses });
+    expect(await send()).toMatchObject({
+      status: 'scheduled',
+      failureReason: 'credentials_unavailable',
+    });
+    expect(bench.logs('warn').join()).toContain('destination_blocked');
     const other = await PublisherBench.start({
       endpoints: [
         {
@@ -435,11 +480,10 @@ describe('OAuth 2 client credentials', () => {
       ],
     });
 
-    expect(await send()).toMatchObject({ status: 'failed', failureReason: 'destination_blocked' });
     expect(await other.publisher.send('public', 'invoice.paid', ['x'])).toMatchObject({
       failureReason: 'credentials_unavailable',
     });
-    expect(tokens.requests).toEqual([]);
+    expect([...tokens.requests, ...receiver.requests]).toEqual([]);
     await other.stop();
   });
 
@@ -576,6 +620,37 @@ describe('a client certificate', () => {
       'credentials.certificate.key: must not be encrypted: decrypt it with "openssl pkcs8", since it is stored encrypted',
     );
   });
+
+  it.each<[string, () => ClientCertificate, string]>([
+    [
+      'its authority is a path',
+      () => ({ ...certificate('hooks.test.cert'), ca: '/etc/ssl/ca.pem' }),
+      'ca: cannot be read: pass certificates as PEM',
+    ],
+    [
+      'its key has another type',
+      () => certificate('rsa.test.cert'),
+      'key: does not belong to the certificate: cert must begin with that of the key',
+    ],
+    [
+      'its key belongs to another certificate',
+      () => ({ cert: pem('rsa.test.cert'), key: otherKey() }),
+      'key: does not belong to the certificate: cert must begin with that of the key',
+    ],
+  ])('is refused if %s', async (_, refused, message) => {
+    const creating = endpoints().create({
+      id: 'a',
+      url: url(),
+      credentials: { certificate: refused() },
+    });
+
+    await expect(creating).rejects.toThrow(`credentials.certificate.${message}`);
+  });
+
+  const otherKey = (): string =>
+    generateKeyPairSync('rsa', { modulusLength: 2_048 })
+      .privateKey.export({ type: 'pkcs8', format: 'pem' })
+      .toString();
 
   it('has no passphrase, since deriving a key from it would stop the process', async () => {
     // 2³¹ − 1 iterations of PBKDF2 instead of 2048, and a shorter salt, so that no length changes.

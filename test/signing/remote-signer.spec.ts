@@ -162,6 +162,29 @@ describe('a signer', () => {
     },
   );
 
+  it('that fails is logged once until it signs again, and once for all endpoints', async () => {
+    await bench.stop();
+    bench = await PublisherBench.start({
+      secret: undefined,
+      key: ecdsa,
+      endpoints: [
+        { id: 'crm', url: receiver.url },
+        { id: 'erp', url: receiver.url },
+        { id: 'own', url: receiver.url, secret: 'a secret of one endpoint, of 32 bytes' },
+      ],
+    });
+    const warnings: number[] = [];
+    for (const order of ['fail', 'sign', 'fail'] as const) {
+      ecdsa.order = order;
+      for (const id of ['crm', 'own', 'erp', 'own', 'crm']) {
+        await bench.publisher.send(id, 'order.created', {});
+      }
+      warnings.push(bench.logs('warn').length);
+    }
+
+    expect(warnings).toEqual([1, 1, 2]);
+  });
+
   it('that hangs fails the attempt at its timeout, and does not block the endpoint', async () => {
     ecdsa.order = 'hang';
     const first = bench.publisher.send('crm', 'order.created', { id: 1 });

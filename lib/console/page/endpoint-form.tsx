@@ -225,7 +225,10 @@ function credentialsOf(values: Values): EndpointValues['credentials'] {
 /** `Name: value` */
 function headerOf(line: string): [name: string, value: string] {
   const [name = '', ...rest] = line.split(':');
-  return [name.trim(), rest.join(':').trim()];
+  const value = rest.join(':').trim();
+  // Not quoted: a line without a name may be a key.
+  if (name.trim() === '' || value === '') throw new Error(TEXT.noSecretHeader);
+  return [name.trim(), value];
 }
 
 /** The defined events; `undefined` until they are loaded. Without them, the form has names and patterns only. */

@@ -318,6 +318,8 @@ export const GERMAN: Messages = {
     },
     secretHeaders: 'Kopfzeilen',
     secretHeadersHint: 'Eine je Zeile: X-Api-Key: …',
+    noSecretHeader:
+      'Schreiben Sie jede Kopfzeile mit ihrem Namen und ihrem Wert, etwa X-Api-Key: …',
     oauth2: {
       tokenUrl: 'Token-Endpunkt',
       clientId: 'Client-Id',

@@ -306,6 +306,7 @@ export const STRINGS = {
     },
     secretHeaders: 'Headers',
     secretHeadersHint: 'One a line: X-Api-Key: …',
+    noSecretHeader: 'Write each header with its name and its value, such as X-Api-Key: …',
     oauth2: {
       tokenUrl: 'Token endpoint',
       clientId: 'Client id',
