@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterEach, expect, it, jest } from '@jest/globals';
 import { Queue } from 'bullmq';
@@ -264,7 +264,7 @@ it('names the package that connection options need', async () => {
     const commands = async () =>
       Number(/total_commands_processed:(\d+)/.exec(await observer.info('stats'))?.[1]);
     const before = await commands();
-    for (let turn = 0; turn < 200; turn++) await new Promise((resolve) => setImmediate(resolve));
+    for (let turns = 0; turns < 200; turns++) await turn();
 
     expect((await commands()) - before).toBeLessThan(20);
     expect(outages()).toEqual([
@@ -422,9 +422,9 @@ it('names the package that connection options need', async () => {
     const failure = async (): Promise<string> => queue.check().then(() => '', String);
     afterwards(async () => {
       await server.command('AUTH right\r\nCONFIG SET requirepass ""');
-      while ((await failure()) !== '') await setImmediate();
+      while ((await failure()) !== '') await turn();
     });
-    while (!(await failure()).includes('rejected the credentials')) await setImmediate();
+    while (!(await failure()).includes('rejected the credentials')) await turn();
 
     await expect(queue.enqueue([due('x')])).rejects.toThrow('rejected the credentials');
   });
