@@ -131,6 +131,11 @@ export function isConflict(cause: unknown): boolean {
   return ['40001', '40P01'].includes(codeOf(driverError(cause)));
 }
 
+/** Whether an earlier statement of the transaction has failed, so that no other one runs. */
+export function isAborted(cause: unknown): boolean {
+  return codeOf(driverError(cause)) === '25P02';
+}
+
 /**
  * Names a server by host and port, without credentials: `PostgreSQL at db.example:5432`.
  *

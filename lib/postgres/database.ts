@@ -1,5 +1,5 @@
 import { inTime, type WebhookClock } from '../clock/webhook-clock.js';
-import { describeServer, isConflict } from './database-failure.js';
+import { describeServer, isAborted, isConflict } from './database-failure.js';
 import { OwnDatabase } from './database-identity.js';
 import { hasMethods, joinTransaction, statementsOn } from './transactions.js';
 
@@ -180,6 +180,7 @@ export class Database {
     ms: number | undefined,
     work: (client: PostgresClient, needsTransaction: boolean) => Promise<T>,
   ): Promise<T> {
+    let conflict: unknown;
     for (let conflicts = 0; ; conflicts++) {
       try {
         const client = await this.inTime(ms, async () => this.client());
@@ -188,7 +189,10 @@ export class Database {
           ? this.withConnection(client, ms, async (on) => work(on, needsTransaction))
           : this.inTime(ms, async () => work(client, false)));
       } catch (error) {
+        // The caller has opened a transaction on this client, which the conflict has ended.
+        if (conflict !== undefined && isAborted(error)) throw conflict;
         if (!isConflict(error) || conflicts === MAX_CONFLICTS) throw error;
+        conflict = error;
       }
     }
   }

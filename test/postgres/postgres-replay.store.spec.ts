@@ -308,6 +308,21 @@ describe('PostgresReplayStore without its server', () => {
 describe('new PostgresReplayStore', () => {
   const client = { query: async () => ({ rows: [] }) };
 
+  it('reports the conflict that has ended a transaction of its client', async () => {
+    let code: string | undefined;
+    const inTransaction = {
+      query: async (text: string) => {
+        if (code === undefined && !text.includes('INSERT')) return { rows: [] };
+        code = code === undefined ? '40P01' : '25P02';
+        throw Object.assign(new Error('refused'), { code });
+      },
+    };
+    const store = new PostgresReplayStore(inTransaction);
+
+    await expect(store.reserve(newClaim())).rejects.toMatchObject({ cause: { code: '40P01' } });
+    expect(code).toBe('25P02');
+  });
+
   it.each<[string, unknown, object, string]>([
     ['a missing client', {}, {}, 'client'],
     ['a schema that would have to be quoted', client, { schema: 'a"b' }, 'schema'],
