@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import { isEventName } from '../token/event-name.js';
 import {
   KEY_HELP,
@@ -77,13 +78,24 @@ async function readCall({ values, positionals: [address, ...more] }: Given, { en
     async () => readIssuerKey(values, env, 'sign'),
     () => readProfile(values.profile, event),
     () => (values.only === undefined ? undefined : oneOf(PROBE_GROUPS, values.only, '--only')),
-    async () => (caFile === undefined ? undefined : (await readContent(caFile)).toString()),
+    async () => (caFile === undefined ? undefined : readAuthority(caFile)),
   );
   return {
     settings: { profile, issuer, audience, event, kid, signer: signerOf(key) },
     target: { url, timeout, ca },
     only,
   };
+}
+
+/** Node ignores a file without a certificate. */
+async function readAuthority(file: string): Promise<string> {
+  const text = (await readContent(file)).toString();
+  try {
+    new X509Certificate(text);
+  } catch {
+    throw new UsageError('--insecure-ca must be a file with a certificate in PEM.');
+  }
+  return text;
 }
 
 function readProfile(name: string, event: string): ConformanceProfile {

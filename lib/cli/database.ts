@@ -114,10 +114,12 @@ export async function withTransaction<T>(
   });
 }
 
-/** Refuses a schema without the tables of this version. */
+/** Refuses a schema without the tables of this version, and one that a newer version has changed so that this one must not use it. */
 export async function requireTables(run: RunStatement, { schema }: DatabaseCall): Promise<void> {
-  const states = await new SchemaMigrator(run, schema).states();
-  if (states.some(({ appliedAt }) => appliedAt === undefined)) {
+  try {
+    await new SchemaMigrator(run, schema).requireCurrent();
+  } catch (error) {
+    if (!isWebhookError(error, 'schema_behind')) throw error;
     throw new UsageError(
       `The schema ${schema} does not have the tables that this version of the package needs: pass the --schema of the application, or run nestjs-webhook-token migrate.`,
     );

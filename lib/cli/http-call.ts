@@ -57,9 +57,10 @@ export function readTarget(
   values: Arguments<typeof TARGET_OPTIONS>['values'],
 ): CallTarget {
   const url = address !== undefined && URL.canParse(address) ? new URL(address) : undefined;
-  if (url === undefined || !['http:', 'https:'].includes(url.protocol) || url.username !== '') {
+  const isUsable = url !== undefined && ['http:', 'https:'].includes(url.protocol);
+  if (!isUsable || url.username !== '' || url.password !== '') {
     throw new UsageError(
-      'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user.',
+      'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user and a password.',
     );
   }
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && values['allow-http'] !== true) {

@@ -13,7 +13,7 @@ import { adapters } from '../fixtures/adapters.js';
 import { ISSUER, PATH, receiverOptions, SECRET, startApp } from '../fixtures/receiver-app.js';
 import { startNaiveReceiver } from '../fixtures/naive-receiver.js';
 import { WeakReceiver, type Weakness } from '../fixtures/weak-receiver.js';
-import { ids, report } from './conformance-run.js';
+import { conformance, ids, report } from './conformance-run.js';
 
 const AUDIENCE = 'https://crm.example';
 
@@ -214,6 +214,7 @@ describe('conformance of a receiver with one weakness', () => {
       ['body.no-hash', 'body.no-hash-data', 'body.draft-stamp-alone'],
       [],
     ],
+    ['accepts digests by MD5 and SHA-1', ['body.hash-md5', 'body.hash-sha1'], []],
     ['hashes the re-serialised JSON', ['body.longer', 'body.rewritten', 'body.spaced'], []],
     ['records the id before it checks the body', ['replay.tampered-first'], []],
     [
@@ -271,6 +272,21 @@ describe('conformance of a receiver with one weakness', () => {
     } finally {
       await receiver.stop();
     }
+  });
+
+  it.each([
+    [
+      'an authority without a certificate',
+      ['--insecure-ca', 'package.json'],
+      /--insecure-ca must be/,
+    ],
+    ['a URL with a password', ['http://:not-to-be-shown@127.0.0.1:1/webhooks'], /without a user/],
+  ])('refuses %s', async (_, args, message) => {
+    const urls = args.length === 1 ? [] : ['http://127.0.0.1:1/webhooks'];
+    const { code, stdout, stderr } = await conformance([...urls, ...args, '--issuer', ISSUER]);
+
+    expect([code, stderr]).toEqual([2, expect.stringMatching(message)]);
+    expect(stdout + stderr).not.toContain('not-to-be-shown');
   });
 
   it('finds that it redirects instead of refusing', async () => {

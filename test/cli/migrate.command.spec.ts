@@ -142,7 +142,9 @@ async function commandLine(
     );
     const migrated = await on(schema, 'migrate');
     const status = await on(schema, 'status');
+    const opened = await on(schema, 'console');
 
+    expect([opened.code, opened.stderr]).toEqual([2, expect.stringMatching(/at version 7/)]);
     expect(migrated).toMatchObject({
       code: 2,
       stdout: '',

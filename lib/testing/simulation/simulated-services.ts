@@ -128,13 +128,15 @@ export class SimulatedServices {
     return this.quiet === 'yes';
   }
 
-  unfinished(): string {
+  unfinished(steps?: number): string {
     const open = this.events.filter((n) => !this.accepted.has(n));
     const failure = this.lastFailure === undefined ? '' : ` (${this.lastFailure})`;
     return [
       ...(open.length === 0 ? [] : [`publish never resolves for ${open.join(', ')}${failure}`]),
       ...(this.pending() === 0 ? [] : [`${this.pending()} deliveries are pending`]),
-      'code that waits for timers, files or sockets does not continue in virtual time',
+      steps === undefined
+        ? 'code that waits for timers, files or sockets does not continue in virtual time'
+        : `it has not ended after ${steps} steps; a shorter "retry", such as { attempts: 4 }, or fewer events take fewer`,
     ].join('; ');
   }
 

@@ -45,7 +45,7 @@ export class Violation extends Error {
 
 export interface SimulatedWorld {
   hasEnded(): boolean;
-  unfinished(): string;
+  unfinished(steps?: number): string;
   /** Called once it has ended. */
   atEnd(): void | Promise<void>;
 }
@@ -174,8 +174,8 @@ export class Simulation {
       // Starting an application reads files: real time passes, virtual time does not.
       await event.run();
       await this.settle();
-      const isInTime = this.time <= limit && ++this.steps <= MAX_STEPS;
-      this.check(isInTime, 'everything ends', () => world.unfinished());
+      this.check(this.time <= limit, 'everything ends', () => world.unfinished());
+      this.check(++this.steps <= MAX_STEPS, 'everything ends', () => world.unfinished(MAX_STEPS));
     }
     this.check(world.hasEnded(), 'everything ends', () => world.unfinished());
     if (this.violation === undefined) await world.atEnd();
