@@ -90,12 +90,16 @@ async function readCall({ values, positionals: [address, ...more] }: Given, { en
 /** Node ignores a file without a certificate. */
 async function readAuthority(file: string): Promise<string> {
   const text = (await readContent(file)).toString();
+  if (hasCertificate(text)) return text;
+  throw new UsageError('--insecure-ca must be a file with a certificate in PEM.');
+}
+
+function hasCertificate(pem: string): boolean {
   try {
-    new X509Certificate(text);
+    return new X509Certificate(pem).raw.length > 0;
   } catch {
-    throw new UsageError('--insecure-ca must be a file with a certificate in PEM.');
+    return false;
   }
-  return text;
 }
 
 function readProfile(name: string, event: string): ConformanceProfile {
