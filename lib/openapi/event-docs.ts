@@ -1,10 +1,19 @@
 import { isDeepStrictEqual } from 'node:util';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import type { DtoClass } from '../events/data-checks.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
 import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { matchesEvent } from '../token/event-name.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+
+/** Optional. It is loaded before the application, without which it makes no document. */
+let swagger: typeof import('@nestjs/swagger') | undefined;
+void loadSwagger();
+
+async function loadSwagger(): Promise<void> {
+  swagger = await import('@nestjs/swagger').catch(() => undefined);
+}
 
 /** A member of an OpenAPI document. */
 export type DocumentPart = Record<string, unknown>;
@@ -164,7 +173,7 @@ function schemaReference(
   name: string,
 ): JsonSchema {
   const { dto, jsonSchema } = events.find(name)!;
-  if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto.name, name);
+  if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto, name);
   const schema = events.jsonSchema(name);
   if (schema === undefined) return {};
   // References would depend on its own id.
@@ -182,16 +191,21 @@ function schemaReference(
 }
 
 /** The schema that @nestjs/swagger has made of a DTO. */
-function dtoReference(document: OpenApiDocument, dto: string, name: string): JsonSchema {
-  if (document.components?.['schemas']?.[dto] !== undefined) {
-    return { $ref: `#/components/schemas/${dto}` };
-  }
+function dtoReference(document: OpenApiDocument, dto: DtoClass, name: string): JsonSchema {
+  const place = schemaPlace(dto);
+  const component = place.slice('#/components/schemas/'.length);
+  if (document.components?.['schemas']?.[component] !== undefined) return { $ref: place };
   throw new WebhookConfigurationError([
     {
       path: `events["${name}"].dto`,
-      message: `${dto} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
+      message: `${component} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
     },
   ]);
+}
+
+/** Only @nestjs/swagger knows the name that `@ApiSchema()` sets. */
+function schemaPlace(dto: DtoClass): string {
+  return swagger?.getSchemaPath(dto) ?? `#/components/schemas/${dto.name}`;
 }
 
 /** Keywords whose values are data, not schemas. */

@@ -4,6 +4,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import {
   ApiProperty,
   ApiResponse,
+  ApiSchema,
   DocumentBuilder,
   type OpenAPIObject,
   SwaggerModule,
@@ -384,6 +385,35 @@ it('documents an event by its own schema if a class has its name', async () => {
     OrderShipped_2: { required: ['at'] },
   });
   expect(document.components?.schemas).not.toHaveProperty('OrderShipped_3');
+});
+
+/** A class with the name of another, which is renamed in the document. */
+function firstOrderShipped() {
+  @ApiSchema({ name: 'OrderShippedV1' })
+  class OrderShipped {
+    @ApiProperty() @IsString() parcel!: string;
+  }
+  return OrderShipped;
+}
+
+it('documents an event by its DTO if that has another name in the document', async () => {
+  const renamed = defineEvents({
+    'order.shipped': { dto: firstOrderShipped() },
+    'order.shipped.v2': { dto: OrderShipped },
+  });
+  const { app } = await startApp(adapters[0]![1](), {
+    options: { events: renamed, publisher: { issuer: ISSUER, secret: SECRET } },
+  });
+  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
+    extraModels: renamed.dtos,
+  });
+  addWebhooks(document, app);
+  await app.close();
+
+  const schemaOf = (event: string) =>
+    operation(document, 'webhooks', event)?.requestBody?.content['application/json']?.['schema'];
+  expect(schemaOf('order.shipped')).toEqual({ $ref: '#/components/schemas/OrderShippedV1' });
+  expect(schemaOf('order.shipped.v2')).toEqual({ $ref: '#/components/schemas/OrderShipped' });
 });
 
 describe('generateEventDocs', () => {
