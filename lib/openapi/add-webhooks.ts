@@ -161,5 +161,5 @@ function convertNullable(schema: DocumentPart): void {
     return;
   }
   if (typeof rest['type'] === 'string') schema['type'] = [rest['type'], 'null'];
-  if (Array.isArray(rest['enum'])) schema['enum'] = [...(rest['enum'] as unknown[]), null];
+  if (Array.isArray(rest['enum'])) schema['enum'] = [...new Set([...rest['enum'], null])];
 }

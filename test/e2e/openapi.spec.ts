@@ -332,12 +332,16 @@ describe('addWebhooks', () => {
     },
   );
 
-  it('converts exclusive limits, which OpenAPI 3.1 has as numbers', async () => {
+  it('converts exclusive limits and nullable enumerations', async () => {
     class Parcel {
       @ApiProperty({ minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: true })
       weight!: number;
       @ApiProperty({ minimum: 1, exclusiveMinimum: false, nullable: true, type: Number })
       size!: number | null;
+      @ApiProperty({ enum: [1, 2], nullable: true, type: Number })
+      grade!: number | null;
+      @ApiProperty({ enum: [1, 2, null], nullable: true, type: Number })
+      level!: number | null;
     }
     const { app } = await startApp(adapters[0]![1]());
     const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
@@ -349,10 +353,12 @@ describe('addWebhooks', () => {
     expect(await validate(document)).toBe('3.1');
     expect(document.components?.schemas?.['Parcel']).toEqual({
       type: 'object',
-      required: ['weight', 'size'],
+      required: ['weight', 'size', 'grade', 'level'],
       properties: {
         weight: { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 9 },
         size: { type: ['number', 'null'], minimum: 1 },
+        grade: { type: ['number', 'null'], enum: [1, 2, null] },
+        level: { type: ['number', 'null'], enum: [1, 2, null] },
       },
     });
   });
