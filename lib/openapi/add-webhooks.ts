@@ -7,7 +7,13 @@ import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mounted-paths.js';
 import { receiverNamed, type ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
 import { receiversOfRoute } from '../receiver/webhook.guard.js';
-import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
+import {
+  addEvents,
+  checkIncluded,
+  schemaMembers,
+  type DocumentPart,
+  type OpenApiDocument,
+} from './event-docs.js';
 import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
 
 /** Options of {@link addWebhooks}. */
@@ -30,8 +36,8 @@ export interface AddWebhooksOptions {
  * events.
  *
  * @returns the same document
- * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, and if the application was created with
- *   `preview: true`
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, for an included name or pattern that matches
+ *   no event, and if the application was created with `preview: true`
  */
 export function addWebhooks<Document extends { openapi: string }>(
   document: Document,
@@ -61,6 +67,10 @@ export function addWebhooks<Document extends { openapi: string }>(
     documentRoutes(target, routesOf(modules));
     addReceivers(target, receivers, config);
   }
+  checkIncluded(
+    include,
+    parts.flatMap(({ publisher }) => publisher?.events ?? []),
+  );
   for (const { publisher } of parts) {
     if (publisher?.events !== undefined) {
       addEvents(target, publisher.events, include, publisher.defaults);

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
 import type { DtoClass } from '../events/data-checks.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
+import { Problems } from '../options/problems.js';
 import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { matchesEvent } from '../token/event-name.js';
@@ -44,14 +45,34 @@ export interface EventDocsOptions {
  * await writeFile('webhooks.json', JSON.stringify(generateEventDocs(events, { title: 'Shop' }), undefined, 2));
  * ```
  *
- * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, and for an included name or pattern that
+ *   matches no event
  */
 export function generateEventDocs(
   events: WebhookEventCatalog,
   { title = 'Webhooks', version = '1.0.0', description, include }: EventDocsOptions = {},
 ): OpenApiDocument {
   const info = { title, version, ...(description !== undefined && { description }) };
+  checkIncluded(include, [events]);
   return addEvents({ openapi: '3.1.0', info, components: {} }, events, include);
+}
+
+/**
+ * Checks that each name or pattern matches an event of one of the catalogs, if there are any.
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function checkIncluded(
+  include: readonly string[] = [],
+  catalogs: readonly WebhookEventCatalog[],
+): void {
+  const problems = new Problems();
+  include.forEach((pattern, index) => {
+    const found = catalogs.map((events) => events.subscriptionProblem(pattern));
+    const [first] = found;
+    if (first !== undefined && !found.includes(undefined)) problems.add(`include[${index}]`, first);
+  });
+  problems.throwIfAny();
 }
 
 /** The name of the security scheme in documents. */

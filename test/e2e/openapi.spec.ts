@@ -213,7 +213,7 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
     const responses = { default: { content: { 'text/plain': { schema } } } };
     const own = { openapi: '3.0.0', paths: { '/carrier': { get: { responses } } } };
 
-    expect(addWebhooks(own, started.app, { include: ['refund.*'] })).toMatchObject({
+    expect(addWebhooks(own, started.app, { include: ['order.created'] })).toMatchObject({
       paths: {
         '/carrier': {
           get: {
@@ -233,6 +233,26 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
 });
 
 describe('addWebhooks', () => {
+  it('names an included pattern that matches no event of any module', async () => {
+    class Feature {}
+    const publisher = { issuer: ISSUER, secret: SECRET };
+    const refunds = defineEvents({ 'refund.paid': {} });
+    const feature = WebhookModule.forRoot({ events: refunds, publisher, isGlobal: false });
+    Module({ imports: [feature] })(Feature);
+    const orders = defineEvents({ 'order.created': {} });
+    const { app } = await startApp(adapters[0]![1](), {
+      options: { events: orders, publisher },
+      imports: [Feature],
+    });
+    const documented = (include: string[]) => addWebhooks({ openapi: '3.1.0' }, app, { include });
+
+    expect(documented(['refund.paid', 'order.*'])).toHaveProperty('webhooks');
+    expect(() => documented(['ordr.*'])).toThrow(
+      'include[0]: "ordr.*" matches no defined event; did you mean "order.*"',
+    );
+    await app.close();
+  });
+
   it('documents neither token nor HEAD for receivers that take no tokens', async () => {
     const sender = standardWebhooks({ secret: WHSEC });
     const issuers = [{ issuer: ISSUER, secret: SECRET }];
@@ -434,6 +454,12 @@ describe('generateEventDocs', () => {
 
     expect(await validate(document)).toBe('3.1');
     expect(Object.keys(document.webhooks ?? {})).toEqual(['order.created', 'order.shipped']);
+  });
+
+  it('names an included pattern that matches no event', () => {
+    expect(() => generateEventDocs(described, { include: ['order.*', 'refnd.paid'] })).toThrow(
+      'include[1]: "refnd.paid" matches no defined event; did you mean "refund.paid"',
+    );
   });
 
   it('moves the references of a schema, also of a property that is named as a keyword', () => {
