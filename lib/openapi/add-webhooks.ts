@@ -32,7 +32,7 @@ export interface AddWebhooksOptions {
  * ```
  *
  * Call it after the global prefix and versioning are set. A `@WebhookRoute()` is found by the id of its operation, so leave
- * `operationIdFactory` out. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
+ * `operationIdFactory`, and an `operationId` of the route, out. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
  * events.
  *
  * @returns the same document
