@@ -7,7 +7,13 @@ import { readRoute } from '../receiver/handlers/handler-metadata.js';
 import { mountPaths } from '../receiver/mount/mounted-paths.js';
 import { receiverNamed, type ResolvedReceiver } from '../receiver/receiver-options.resolver.js';
 import { receiversOfRoute } from '../receiver/webhook.guard.js';
-import { addEvents, schemaMembers, type DocumentPart, type OpenApiDocument } from './event-docs.js';
+import {
+  addEvents,
+  checkIncluded,
+  schemaMembers,
+  type DocumentPart,
+  type OpenApiDocument,
+} from './event-docs.js';
 import { addReceiverComponents, documented, receiverOperations } from './receiver-docs.js';
 
 /** Options of {@link addWebhooks}. */
@@ -26,12 +32,12 @@ export interface AddWebhooksOptions {
  * ```
  *
  * Call it after the global prefix and versioning are set. A `@WebhookRoute()` is found by the id of its operation, so leave
- * `operationIdFactory` out. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
+ * `operationIdFactory`, and an `operationId` of the route, out. Pass `{ extraModels: events.dtos }` to `createDocument` if DTOs define
  * events.
  *
  * @returns the same document
- * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, and if the application was created with
- *   `preview: true`
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, for an included name or pattern that matches
+ *   no event, and if the application was created with `preview: true`
  */
 export function addWebhooks<Document extends { openapi: string }>(
   document: Document,
@@ -61,6 +67,10 @@ export function addWebhooks<Document extends { openapi: string }>(
     documentRoutes(target, routesOf(modules));
     addReceivers(target, receivers, config);
   }
+  checkIncluded(
+    include,
+    parts.flatMap(({ publisher }) => publisher?.events ?? []),
+  );
   for (const { publisher } of parts) {
     if (publisher?.events !== undefined) {
       addEvents(target, publisher.events, include, publisher.defaults);
@@ -161,5 +171,5 @@ function convertNullable(schema: DocumentPart): void {
     return;
   }
   if (typeof rest['type'] === 'string') schema['type'] = [rest['type'], 'null'];
-  if (Array.isArray(rest['enum'])) schema['enum'] = [...(rest['enum'] as unknown[]), null];
+  if (Array.isArray(rest['enum'])) schema['enum'] = [...new Set([...rest['enum'], null])];
 }

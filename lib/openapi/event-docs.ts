@@ -1,10 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
 import { WebhookConfigurationError } from '../errors/webhook.error.js';
+import type { DtoClass } from '../events/data-checks.js';
 import type { JsonSchema, WebhookEventCatalog } from '../events/event-catalog.js';
+import { Problems } from '../options/problems.js';
 import type { ResolvedEndpointSettings } from '../sending/endpoint.js';
 import { isStandardWebhooks, tokenProfile } from '../sending/sent-profile.js';
 import { matchesEvent } from '../token/event-name.js';
 import { DEFAULT_PROFILE } from '../token/webhook-token.constants.js';
+
+/** Optional. It is loaded before the application, without which it makes no document. */
+let swagger: typeof import('@nestjs/swagger') | undefined;
+void loadSwagger();
+
+async function loadSwagger(): Promise<void> {
+  swagger = await import('@nestjs/swagger').catch(() => undefined);
+}
 
 /** A member of an OpenAPI document. */
 export type DocumentPart = Record<string, unknown>;
@@ -35,14 +45,34 @@ export interface EventDocsOptions {
  * await writeFile('webhooks.json', JSON.stringify(generateEventDocs(events, { title: 'Shop' }), undefined, 2));
  * ```
  *
- * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema
+ * @throws {@link WebhookConfigurationError} for an event whose data has no JSON Schema, and for an included name or pattern that
+ *   matches no event
  */
 export function generateEventDocs(
   events: WebhookEventCatalog,
   { title = 'Webhooks', version = '1.0.0', description, include }: EventDocsOptions = {},
 ): OpenApiDocument {
   const info = { title, version, ...(description !== undefined && { description }) };
+  checkIncluded(include, [events]);
   return addEvents({ openapi: '3.1.0', info, components: {} }, events, include);
+}
+
+/**
+ * Checks that each name or pattern matches an event of one of the catalogs, if there are any.
+ *
+ * @throws {@link WebhookConfigurationError}
+ */
+export function checkIncluded(
+  include: readonly string[] = [],
+  catalogs: readonly WebhookEventCatalog[],
+): void {
+  const problems = new Problems();
+  include.forEach((pattern, index) => {
+    const found = catalogs.map((events) => events.subscriptionProblem(pattern));
+    const [first] = found;
+    if (first !== undefined && !found.includes(undefined)) problems.add(`include[${index}]`, first);
+  });
+  problems.throwIfAny();
 }
 
 /** The name of the security scheme in documents. */
@@ -164,7 +194,7 @@ function schemaReference(
   name: string,
 ): JsonSchema {
   const { dto, jsonSchema } = events.find(name)!;
-  if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto.name, name);
+  if (dto !== undefined && jsonSchema === undefined) return dtoReference(document, dto, name);
   const schema = events.jsonSchema(name);
   if (schema === undefined) return {};
   // References would depend on its own id.
@@ -182,16 +212,21 @@ function schemaReference(
 }
 
 /** The schema that @nestjs/swagger has made of a DTO. */
-function dtoReference(document: OpenApiDocument, dto: string, name: string): JsonSchema {
-  if (document.components?.['schemas']?.[dto] !== undefined) {
-    return { $ref: `#/components/schemas/${dto}` };
-  }
+function dtoReference(document: OpenApiDocument, dto: DtoClass, name: string): JsonSchema {
+  const place = schemaPlace(dto);
+  const component = place.slice('#/components/schemas/'.length);
+  if (document.components?.['schemas']?.[component] !== undefined) return { $ref: place };
   throw new WebhookConfigurationError([
     {
       path: `events["${name}"].dto`,
-      message: `${dto} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
+      message: `${component} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
     },
   ]);
+}
+
+/** Only @nestjs/swagger knows the name that `@ApiSchema()` sets. */
+function schemaPlace(dto: DtoClass): string {
+  return swagger?.getSchemaPath(dto) ?? `#/components/schemas/${dto.name}`;
 }
 
 /** Keywords whose values are data, not schemas. */

@@ -2,7 +2,8 @@ import type { DiscoveryService, MetadataScanner } from '@nestjs/core';
 import { Problems } from './problems.js';
 
 /**
- * Refuses a method that would never run: a static one is not found, and no one iterates what a generator returns.
+ * Refuses a method that would never run: a static one, or one that a symbol names, is not found, and no one iterates what a
+ * generator returns.
  *
  * @throws {@link WebhookConfigurationError}
  */
@@ -22,6 +23,11 @@ export function requireRunnable(
     !isGenerator,
     '',
     `${what} is a generator, so its body would never run; remove the "*"`,
+  );
+  problems.require(
+    typeof key === 'string',
+    '',
+    `${what} is named by a symbol, so it would never run; name it by a string`,
   );
   problems.throwIfAny();
 }

@@ -232,7 +232,14 @@ export const RECEIVER = object<WebhookReceiverOptions>()(
   },
   {
     form: 'an object: { path, issuers }, or a list of such objects',
-    across({ acknowledge, queue, retry, replay, path: mounted, sender }, at) {
+    across({ acknowledge, queue, retry, replay, path: mounted, sender, maxBodyBytes, spool }, at) {
+      if (spool !== false && !at.has('spool', 'maxBodyBytes')) {
+        at.require(
+          maxBodyBytes <= Math.max(spool.above, spool.maxBytes),
+          'spool.maxBytes',
+          `is ${spool.maxBytes}, and maxBodyBytes is ${maxBodyBytes}: a body of a size in between could never be received; lower maxBodyBytes, or raise spool.maxBytes`,
+        );
+      }
       at.require(
         sender?.poll === undefined || at.has('replay') || replay.onDuplicate === 'acknowledge',
         'replay.onDuplicate',

@@ -14,7 +14,7 @@ export interface WebhookSpoolOptions {
   readonly above?: number | undefined;
   /** Directory of the files; created if missing. Default: the system's temporary directory. */
   readonly directory?: string | undefined;
-  /** Total bytes of this receiver's files; beyond it, senders get 503. Default 1073741824 (1 GiB). */
+  /** Total bytes of this receiver's files, at least `maxBodyBytes`; beyond it, senders get 503. Default 1073741824 (1 GiB). */
   readonly maxBytes?: number | undefined;
 }
 

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import {
   Body,
@@ -100,6 +101,14 @@ class Forgiving implements ExceptionFilter {
   }
 }
 
+@Catch()
+class Asynchronous implements ExceptionFilter {
+  async catch(error: unknown): Promise<void> {
+    await setImmediate();
+    if (error instanceof TypeError) throw error;
+  }
+}
+
 const issuerOf: PipeTransform<WebhookEvent, string> = { transform: ({ issuer }) => issuer };
 
 @Injectable()
@@ -137,6 +146,12 @@ class Enhanced {
   @OnWebhookEvent('filtered.other')
   filteredOther(): void {
     throw new TypeError('unknown');
+  }
+
+  @UseFilters(Asynchronous)
+  @OnWebhookEvent('awaited.*')
+  filteredLater(_: unknown, { event }: WebhookEvent): void {
+    throw event === 'awaited.range' ? new RangeError('known') : new TypeError('unknown');
   }
 
   @UseInterceptors(TimeLimit)
@@ -417,6 +432,8 @@ describe('handlers', () => {
     expect((await deliver(origin, 'filtered.range')).status).toBe(204);
     expect((await deliver(origin, 'filtered.other')).status).toBe(500);
     expect(trace).toEqual(['filter']);
+    expect((await deliver(origin, 'awaited.range')).status).toBe(204);
+    expect((await deliver(origin, 'awaited.other')).status).toBe(500);
   });
 
   it('free an event when an interceptor has limited their time', async () => {

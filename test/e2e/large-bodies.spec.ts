@@ -114,6 +114,7 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     const options = {
       ...receiverOptions({
         spool: spool === false ? false : { directory, ...spool },
+        maxBodyBytes: spool === false ? undefined : spool.maxBytes,
         ...receiver,
       }),
       clock,
@@ -427,6 +428,33 @@ describe.each(adapters)('a large body on %s', (_, createAdapter) => {
     ['abvoe', { abvoe: 1 }],
   ])('fails start-up with an invalid %s', async (member, spool) => {
     await expect(start(spool)).rejects.toThrow(member);
+  });
+
+  it.each<[string, object, object, string]>([
+    [
+      'only spool.maxBytes is set',
+      { maxBytes: 4 * MIB },
+      { maxBodyBytes: undefined },
+      'receiver.spool.maxBytes: is 4194304, and maxBodyBytes is 33554432',
+    ],
+    [
+      'only maxBodyBytes is set',
+      {},
+      { maxBodyBytes: 2_048 * MIB },
+      'receiver.spool.maxBytes: is 1073741824, and maxBodyBytes is 2147483648',
+    ],
+  ])(
+    'fails start-up if some bodies never fit, when %s',
+    async (_name, spool, receiver, message) => {
+      await expect(start(spool, receiver)).rejects.toThrow(message);
+    },
+  );
+
+  it('needs no space of the spool if it is never written there', async () => {
+    const spool = { above: 4 * MIB, maxBytes: 0 };
+    const { origin } = await start(spool, { maxBodyBytes: 4 * MIB });
+
+    expect((await post(origin, report(large), csv)).status).toBe(204);
   });
 
   it('is rejected by its size before anything is written', async () => {

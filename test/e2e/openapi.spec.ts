@@ -4,6 +4,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import {
   ApiProperty,
   ApiResponse,
+  ApiSchema,
   DocumentBuilder,
   type OpenAPIObject,
   SwaggerModule,
@@ -212,7 +213,7 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
     const responses = { default: { content: { 'text/plain': { schema } } } };
     const own = { openapi: '3.0.0', paths: { '/carrier': { get: { responses } } } };
 
-    expect(addWebhooks(own, started.app, { include: ['refund.*'] })).toMatchObject({
+    expect(addWebhooks(own, started.app, { include: ['order.created'] })).toMatchObject({
       paths: {
         '/carrier': {
           get: {
@@ -232,6 +233,26 @@ describe.each(adapters)('addWebhooks on %s', (_, createAdapter) => {
 });
 
 describe('addWebhooks', () => {
+  it('names an included pattern that matches no event of any module', async () => {
+    class Feature {}
+    const publisher = { issuer: ISSUER, secret: SECRET };
+    const refunds = defineEvents({ 'refund.paid': {} });
+    const feature = WebhookModule.forRoot({ events: refunds, publisher, isGlobal: false });
+    Module({ imports: [feature] })(Feature);
+    const orders = defineEvents({ 'order.created': {} });
+    const { app } = await startApp(adapters[0]![1](), {
+      options: { events: orders, publisher },
+      imports: [Feature],
+    });
+    const documented = (include: string[]) => addWebhooks({ openapi: '3.1.0' }, app, { include });
+
+    expect(documented(['refund.paid', 'order.*'])).toHaveProperty('webhooks');
+    expect(() => documented(['ordr.*'])).toThrow(
+      'include[0]: "ordr.*" matches no defined event; did you mean "order.*"',
+    );
+    await app.close();
+  });
+
   it('documents neither token nor HEAD for receivers that take no tokens', async () => {
     const sender = standardWebhooks({ secret: WHSEC });
     const issuers = [{ issuer: ISSUER, secret: SECRET }];
@@ -331,12 +352,16 @@ describe('addWebhooks', () => {
     },
   );
 
-  it('converts exclusive limits, which OpenAPI 3.1 has as numbers', async () => {
+  it('converts exclusive limits and nullable enumerations', async () => {
     class Parcel {
       @ApiProperty({ minimum: 0, exclusiveMinimum: true, maximum: 9, exclusiveMaximum: true })
       weight!: number;
       @ApiProperty({ minimum: 1, exclusiveMinimum: false, nullable: true, type: Number })
       size!: number | null;
+      @ApiProperty({ enum: [1, 2], nullable: true, type: Number })
+      grade!: number | null;
+      @ApiProperty({ enum: [1, 2, null], nullable: true, type: Number })
+      level!: number | null;
     }
     const { app } = await startApp(adapters[0]![1]());
     const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
@@ -348,10 +373,12 @@ describe('addWebhooks', () => {
     expect(await validate(document)).toBe('3.1');
     expect(document.components?.schemas?.['Parcel']).toEqual({
       type: 'object',
-      required: ['weight', 'size'],
+      required: ['weight', 'size', 'grade', 'level'],
       properties: {
         weight: { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 9 },
         size: { type: ['number', 'null'], minimum: 1 },
+        grade: { type: ['number', 'null'], enum: [1, 2, null] },
+        level: { type: ['number', 'null'], enum: [1, 2, null] },
       },
     });
   });
@@ -386,6 +413,35 @@ it('documents an event by its own schema if a class has its name', async () => {
   expect(document.components?.schemas).not.toHaveProperty('OrderShipped_3');
 });
 
+/** A class with the name of another, which is renamed in the document. */
+function firstOrderShipped() {
+  @ApiSchema({ name: 'OrderShippedV1' })
+  class OrderShipped {
+    @ApiProperty() @IsString() parcel!: string;
+  }
+  return OrderShipped;
+}
+
+it('documents an event by its DTO if that has another name in the document', async () => {
+  const renamed = defineEvents({
+    'order.shipped': { dto: firstOrderShipped() },
+    'order.shipped.v2': { dto: OrderShipped },
+  });
+  const { app } = await startApp(adapters[0]![1](), {
+    options: { events: renamed, publisher: { issuer: ISSUER, secret: SECRET } },
+  });
+  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
+    extraModels: renamed.dtos,
+  });
+  addWebhooks(document, app);
+  await app.close();
+
+  const schemaOf = (event: string) =>
+    operation(document, 'webhooks', event)?.requestBody?.content['application/json']?.['schema'];
+  expect(schemaOf('order.shipped')).toEqual({ $ref: '#/components/schemas/OrderShippedV1' });
+  expect(schemaOf('order.shipped.v2')).toEqual({ $ref: '#/components/schemas/OrderShipped' });
+});
+
 describe('generateEventDocs', () => {
   const described = defineEvents({
     'order.created': { schema: z.object({ id: z.string() }), examples: [{ id: 'o-1' }] },
@@ -398,6 +454,12 @@ describe('generateEventDocs', () => {
 
     expect(await validate(document)).toBe('3.1');
     expect(Object.keys(document.webhooks ?? {})).toEqual(['order.created', 'order.shipped']);
+  });
+
+  it('names an included pattern that matches no event', () => {
+    expect(() => generateEventDocs(described, { include: ['order.*', 'refnd.paid'] })).toThrow(
+      'include[1]: "refnd.paid" matches no defined event; did you mean "refund.paid"',
+    );
   });
 
   it('moves the references of a schema, also of a property that is named as a keyword', () => {

@@ -66,6 +66,8 @@ describe('@OnWebhookEvent', () => {
   });
 });
 
+const on = Symbol('on');
+
 describe.each<[string, () => MethodDecorator]>([
   ['OnWebhookEvent', () => OnWebhookEvent('a.b') as MethodDecorator],
   ['OnWebhookDelivery', () => OnWebhookDelivery('delivered')],
@@ -105,11 +107,27 @@ describe.each<[string, () => MethodDecorator]>([
       },
       'is a generator, so its body would never run; remove the "*"',
     ],
+    [
+      'a method that a symbol names',
+      () => {
+        class Handlers {
+          @decorator()
+          [on](): void {}
+        }
+        return Handlers;
+      },
+      'is named by a symbol, so it would never run; name it by a string',
+    ],
   ])('refuses %s when the class is defined', (_, define, message) => {
     expect(define).toThrow(
       expect.objectContaining({
         code: 'invalid_configuration',
-        problems: [{ path: 'Handlers.on', message: `the method of @${name} ${message}` }],
+        problems: [
+          {
+            path: expect.stringMatching(/^Handlers\.(?:on|Symbol\(on\))$/),
+            message: `the method of @${name} ${message}`,
+          },
+        ],
       }),
     );
   });

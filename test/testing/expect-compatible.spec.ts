@@ -38,6 +38,21 @@ describe('expectCompatible', () => {
     expect(await readdir(folder)).toHaveLength(3);
   });
 
+  it('skips the tests of endpoints and events without a name, which no one defines', async () => {
+    const events = defineEvents({ 'order.created': { schema: order }, 'refund.paid': {} });
+    const others = [
+      { event: 'webhook.test', data: {} },
+      { event: '', data: 1 },
+    ];
+    await recordEvents(folder, others);
+
+    expect(await readdir(folder)).toHaveLength(3);
+    await expectCompatible(events, [...sent, ...others]);
+    await expect(expectCompatible(events, others)).rejects.toThrow(
+      'There is no recording to check',
+    );
+  });
+
   it('names the first recording that is refused, and the path in its data', async () => {
     const schema = order.extend({ currency: z.string(), total: z.string() });
     const events = defineEvents({ 'order.created': { schema }, 'refund.paid': { dto: Refund } });

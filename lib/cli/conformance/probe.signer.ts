@@ -1,4 +1,10 @@
-import { createHmac, createPrivateKey, createPublicKey, type JsonWebKey, sign } from 'node:crypto';
+import {
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  type JsonWebKeyInput,
+  sign,
+} from 'node:crypto';
 import { secretBytes } from '../../token/keys/parse-secret.js';
 import { isHmac } from '../../token/keys/token-keys.js';
 import type { SignatureAlgorithm } from '../../token/webhook-token.constants.js';
@@ -37,7 +43,10 @@ export function hmacSigner(secret: string | Buffer, alg = 'HS256'): ProbeSigner 
 export function signerOf({ key, alg = 'HS256' }: IssuerKey['key']): ProbeSigner {
   return isHmac(alg)
     ? hmacSigner(secretBytes(key, alg, 'sign'), alg)
-    : keyPairSigner(typeof key === 'string' ? key : { key: key as JsonWebKey, format: 'jwk' }, alg);
+    : keyPairSigner(
+        typeof key === 'string' ? key : ({ key, format: 'jwk' } as JsonWebKeyInput),
+        alg,
+      );
 }
 
 function keyPairSigner(

@@ -1,4 +1,4 @@
-import { type JsonWebKey, KeyObject, type webcrypto } from 'node:crypto';
+import { type JsonWebKeyInput, KeyObject, type webcrypto } from 'node:crypto';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
 export type KeyUse = 'sign' | 'verify';
@@ -45,7 +45,7 @@ export function cryptoKeyProblem(
  * @returns the problem and its remedy, or `undefined`
  */
 export function jwkProblem(
-  jwk: JsonWebKey,
+  jwk: JsonWebKeyInput['key'],
   alg: SignatureAlgorithm,
   use: KeyUse,
 ): string | undefined {

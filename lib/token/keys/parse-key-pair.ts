@@ -1,5 +1,10 @@
 import { Buffer } from 'node:buffer';
-import { createPrivateKey, createPublicKey, type JsonWebKey, type KeyObject } from 'node:crypto';
+import {
+  createPrivateKey,
+  createPublicKey,
+  type JsonWebKeyInput,
+  type KeyObject,
+} from 'node:crypto';
 import { isObject } from '../json.js';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 import {
@@ -67,7 +72,7 @@ function importHalf(material: unknown): KeyObject | undefined {
       return pem.includes('PRIVATE KEY-----') ? createPrivateKey(pem) : createPublicKey(pem);
     }
     if (typeof material !== 'object' || material === null) return undefined;
-    const jwk = { key: material as JsonWebKey, format: 'jwk' } as const;
+    const jwk = { key: material, format: 'jwk' } as JsonWebKeyInput;
     return 'd' in material ? createPrivateKey(jwk) : createPublicKey(jwk);
   } catch {
     return undefined;
