@@ -18,6 +18,7 @@ import {
   defineEvents,
   InProcessQueue,
   WebhookData,
+  type WebhookEventCatalog,
   WebhookModule,
   WebhookRoute,
 } from 'nestjs-webhook-token';
@@ -94,9 +95,13 @@ function operation(document: object, section: 'paths' | 'webhooks', path: string
   return sections[section]?.[path]?.[method];
 }
 
-function documentOf(app: INestApplication, openapi = '3.0.0'): OpenAPIObject {
+function documentOf(
+  app: INestApplication,
+  openapi = '3.0.0',
+  { dtos }: Pick<WebhookEventCatalog, 'dtos'> = events,
+): OpenAPIObject {
   const config = new DocumentBuilder().setTitle('Shop').setOpenAPIVersion(openapi).build();
-  const options = { extraModels: events.dtos };
+  const options = { extraModels: dtos };
   return addWebhooks(SwaggerModule.createDocument(app, config, options), app);
 }
 
@@ -384,21 +389,24 @@ describe('addWebhooks', () => {
   });
 });
 
+/** The document of an application that publishes the events. */
+async function publishedDocument(events: WebhookEventCatalog): Promise<OpenAPIObject> {
+  const { app } = await startApp(adapters[0]![1](), {
+    options: { events, publisher: { issuer: ISSUER, secret: SECRET } },
+  });
+  const document = documentOf(app, '3.0.0', events);
+  // Again, which adds nothing.
+  addWebhooks(document, app);
+  await app.close();
+  return document;
+}
+
 it('documents an event by its own schema if a class has its name', async () => {
   const named = defineEvents({
     OrderShipped: { schema: z.object({ at: z.string() }) },
     'order.shipped': { dto: OrderShipped },
   });
-  const { app } = await startApp(adapters[0]![1](), {
-    options: { events: named, publisher: { issuer: ISSUER, secret: SECRET } },
-  });
-  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
-    extraModels: named.dtos,
-  });
-  addWebhooks(document, app);
-  // Again, which adds nothing.
-  addWebhooks(document, app);
-  await app.close();
+  const document = await publishedDocument(named);
 
   expect(await validate(document)).toBe('3.1');
   expect(operation(document, 'webhooks', 'OrderShipped')).toMatchObject({
@@ -427,14 +435,7 @@ it('documents an event by its DTO if that has another name in the document', asy
     'order.shipped': { dto: firstOrderShipped() },
     'order.shipped.v2': { dto: OrderShipped },
   });
-  const { app } = await startApp(adapters[0]![1](), {
-    options: { events: renamed, publisher: { issuer: ISSUER, secret: SECRET } },
-  });
-  const document = SwaggerModule.createDocument(app, new DocumentBuilder().build(), {
-    extraModels: renamed.dtos,
-  });
-  addWebhooks(document, app);
-  await app.close();
+  const document = await publishedDocument(renamed);
 
   const schemaOf = (event: string) =>
     operation(document, 'webhooks', event)?.requestBody?.content['application/json']?.['schema'];

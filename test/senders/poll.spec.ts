@@ -462,8 +462,9 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
   });
 
   it('ends a request that waits while the handler of a pushed event still runs', async () => {
-    let release = (): void => undefined;
+    let [release, running] = [(): void => undefined, (): void => undefined];
     const held = new Promise<void>((resolve) => (release = resolve));
+    const runs = new Promise<void>((resolve) => (running = resolve));
     class Slow implements CanActivate {
       async canActivate(): Promise<boolean> {
         running();
@@ -471,8 +472,6 @@ describe.each(adapters)('a receiver that polls security events on %s', (_, creat
         return true;
       }
     }
-    let running = (): void => undefined;
-    const runs = new Promise<void>((resolve) => (running = resolve));
     @UseGuards(Slow)
     class Guarded extends ReceivedEvents {}
     const { app, origin } = await start({}, { path: 'events' }, undefined, Guarded);
