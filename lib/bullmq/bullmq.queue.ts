@@ -376,12 +376,11 @@ export class BullMqQueue extends WebhookQueue {
       return await inTime(this.clock, this.options.timeout, work, noAnswer);
     } catch (cause) {
       this.replicaExit.after(cause);
+      const message = String((cause as Error | null)?.message);
       // ioredis takes a script for loaded that was sent in a refused MULTI. It sends it again on a new connection.
-      if (/^EXECABORT\b/.test(String((cause as Error | null)?.message))) {
-        void this.replaceConnection();
-      }
+      if (/^EXECABORT\b/.test(message)) void this.replaceConnection();
       // What ioredis says without an offline queue while it has no connection.
-      const isOffline = /enableOfflineQueue/.test(String((cause as Error | null)?.message));
+      const isOffline = message.includes('enableOfflineQueue');
       const known = isOffline ? this.connectionError(cause) : cause;
       throw redisFailure('The delivery queue', this.queue.opts.connection, known);
     }

@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { areCertificates } from '../egress/guarded-agent.js';
 import { isEventName } from '../token/event-name.js';
 import {
   KEY_HELP,
@@ -87,19 +87,10 @@ async function readCall({ values, positionals: [address, ...more] }: Given, { en
   };
 }
 
-/** Node ignores a file without a certificate. */
 async function readAuthority(file: string): Promise<string> {
   const text = (await readContent(file)).toString();
-  if (hasCertificate(text)) return text;
+  if (areCertificates(text)) return text;
   throw new UsageError('--insecure-ca must be a file with a certificate in PEM.');
-}
-
-function hasCertificate(pem: string): boolean {
-  try {
-    return new X509Certificate(pem).raw.length > 0;
-  } catch {
-    return false;
-  }
 }
 
 function readProfile(name: string, event: string): ConformanceProfile {

@@ -20,17 +20,23 @@ export type EgressTlsOptions = Pick<
   'ca' | 'cert' | 'key' | 'pfx' | 'passphrase'
 >;
 
-/** Authorities. Node ignores what it cannot read, such as a path or DER, and then trusts none. */
-export const CERTIFICATES = rule<EgressTlsOptions['ca']>((ca) => {
+/** Authorities. */
+export const CERTIFICATES = rule<EgressTlsOptions['ca']>(
+  areCertificates,
+  'cannot be read: pass certificates as PEM',
+);
+
+/** Whether Node reads each of them. It ignores others, such as a path or DER, and then trusts none. */
+export function areCertificates(given: unknown): boolean {
   try {
-    return ([ca].flat() as string[]).every((one) => {
+    return ([given].flat() as string[]).every((one) => {
       const { raw } = new X509Certificate(one);
       return !raw.equals(Buffer.from(one));
     });
   } catch {
     return false;
   }
-}, 'cannot be read: pass certificates as PEM');
+}
 
 export interface GuardedAgentsOptions {
   /** Resolves names. Default: {@link lookupHost}. */

@@ -75,6 +75,8 @@ export function checkIncluded(
   problems.throwIfAny();
 }
 
+const SCHEMAS = '#/components/schemas/';
+
 /** The name of the security scheme in documents. */
 const SCHEME = 'webhookToken';
 
@@ -201,7 +203,7 @@ function schemaReference(
   const { $id, ...part } = schema;
   for (let number = 1; ; number++) {
     const component = number === 1 ? name : `${name}_${number}`;
-    const place = `#/components/schemas/${component}`;
+    const place = `${SCHEMAS}${component}`;
     const own = relocated(part, { $id, place });
     addComponents(document, 'schemas', { [component]: own });
     // A class of the application may have this name.
@@ -213,20 +215,17 @@ function schemaReference(
 
 /** The schema that @nestjs/swagger has made of a DTO. */
 function dtoReference(document: OpenApiDocument, dto: DtoClass, name: string): JsonSchema {
-  const place = schemaPlace(dto);
-  const component = place.slice('#/components/schemas/'.length);
-  if (document.components?.['schemas']?.[component] !== undefined) return { $ref: place };
+  // Only @nestjs/swagger knows the name that `@ApiSchema()` sets.
+  const component = swagger?.getSchemaPath(dto).slice(SCHEMAS.length) ?? dto.name;
+  if (document.components?.['schemas']?.[component] !== undefined) {
+    return { $ref: `${SCHEMAS}${component}` };
+  }
   throw new WebhookConfigurationError([
     {
       path: `events["${name}"].dto`,
       message: `${component} is not in the document; pass { extraModels: events.dtos } to SwaggerModule.createDocument, or set jsonSchema beside it`,
     },
   ]);
-}
-
-/** Only @nestjs/swagger knows the name that `@ApiSchema()` sets. */
-function schemaPlace(dto: DtoClass): string {
-  return swagger?.getSchemaPath(dto) ?? `#/components/schemas/${dto.name}`;
 }
 
 /** Keywords whose values are data, not schemas. */

@@ -1,9 +1,4 @@
-import {
-  createPrivateKey,
-  type JsonWebKeyInput,
-  type KeyObject,
-  X509Certificate,
-} from 'node:crypto';
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { createSecureContext, type KeyObject as EncryptedPem } from 'node:tls';
 import { CERTIFICATES, type EgressTlsOptions } from '../egress/guarded-agent.js';
 import type { Problems } from '../options/problems.js';
@@ -107,7 +102,7 @@ function costProblem(key: KeyObject): string | undefined {
   if (details!.modulusLength! > MAX_RSA_BITS) return `must have at most ${MAX_RSA_BITS} bits`;
   // Numbers that are longer than they need be give the same signature, after seconds.
   const jwk = key.export({ format: 'jwk' });
-  const size = (name: keyof JsonWebKeyInput['key']): number =>
+  const size = (name: keyof typeof jwk): number =>
     Buffer.byteLength(jwk[name] as string, 'base64url');
   const isUsual =
     details!.publicExponent! <= MAX_RSA_EXPONENT &&

@@ -1,6 +1,9 @@
 import { type JsonWebKeyInput, KeyObject, type webcrypto } from 'node:crypto';
 import type { SignatureAlgorithm } from '../webhook-token.constants.js';
 
+/** Node's type, which its declarations export by this name in some versions only. */
+export type JsonWebKey = JsonWebKeyInput['key'];
+
 export type KeyUse = 'sign' | 'verify';
 
 /** What was parsed, or what is wrong with it and how to correct it. */
@@ -45,7 +48,7 @@ export function cryptoKeyProblem(
  * @returns the problem and its remedy, or `undefined`
  */
 export function jwkProblem(
-  jwk: JsonWebKeyInput['key'],
+  jwk: JsonWebKey,
   alg: SignatureAlgorithm,
   use: KeyUse,
 ): string | undefined {

@@ -1,17 +1,16 @@
-import { type JsonWebKeyInput, KeyObject, type webcrypto } from 'node:crypto';
+import { KeyObject, type webcrypto } from 'node:crypto';
 import { isKeyId, KEY_ID_RULE } from '../identifier.js';
 import { SIGNATURE_ALGORITHMS, type SignatureAlgorithm } from '../webhook-token.constants.js';
 import { type HmacKey, isHmac, type JoseKey } from './token-keys.js';
 import { parseSecret } from './parse-secret.js';
-import type { KeyUse, Parsed } from './key-form.js';
+import type { JsonWebKey, KeyUse, Parsed } from './key-form.js';
 import { parseKeyPairHalf } from './parse-key-pair.js';
 
 /**
  * Key material. For HMAC, a string is a shared secret: its UTF-8 bytes, or the bytes of `whsec_<base64>`; a JWK has the
  * type `oct`. For key pairs, a string is PEM.
  */
-export type KeyMaterial =
-  string | Uint8Array | KeyObject | webcrypto.CryptoKey | JsonWebKeyInput['key'];
+export type KeyMaterial = string | Uint8Array | KeyObject | webcrypto.CryptoKey | JsonWebKey;
 
 /** A key with its id, its algorithm and its period of use. */
 export interface WebhookKey {

@@ -1,10 +1,11 @@
-import { createPublicKey, createSecretKey, type JsonWebKeyInput, KeyObject } from 'node:crypto';
+import { createPublicKey, createSecretKey, KeyObject } from 'node:crypto';
 import { decodeBase64url, unpadded } from '../decoding.js';
 import { isObject } from '../json.js';
 import {
   asKeyObject,
   cryptoKeyProblem,
   isCryptoKey,
+  type JsonWebKey,
   jwkProblem,
   type KeyUse,
   type Parsed,
@@ -55,7 +56,7 @@ export function secretBytes(material: unknown, alg: HmacAlgorithm, use: KeyUse):
 }
 
 /** RFC 7518, section 6.4. */
-function jwkBytes(jwk: JsonWebKeyInput['key'], alg: HmacAlgorithm, use: KeyUse): Buffer | string {
+function jwkBytes(jwk: JsonWebKey, alg: HmacAlgorithm, use: KeyUse): Buffer | string {
   const { kty, k } = jwk;
   if (kty !== 'oct') {
     return `a JWK that is not of type "oct" cannot be a shared secret: ${OF_KEY_PAIRS}`;
