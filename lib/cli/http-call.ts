@@ -60,7 +60,7 @@ export function readTarget(
   const isUsable = url !== undefined && ['http:', 'https:'].includes(url.protocol);
   if (!isUsable || url.username !== '' || url.password !== '') {
     throw new UsageError(
-      'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user and a password.',
+      'Pass the URL of the receiver, such as https://crm.example/webhooks, without a user or password.',
     );
   }
   if (url.protocol === 'http:' && !isLoopback(url.hostname) && values['allow-http'] !== true) {

@@ -127,7 +127,7 @@ export function useLoaded<T, Given extends Query = Query>(
     };
     const settle = (): void => {
       timer = undefined;
-      // As above: something may be deleted.
+      // The change may be a deletion, as above.
       if (isChanging()) listener(undefined);
       // To abort it would starve a slow load under constant changes.
       else if (progress.isLoading) progress.hasChanged = true;

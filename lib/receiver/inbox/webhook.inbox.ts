@@ -303,7 +303,7 @@ export class WebhookInbox {
     return retried.map((id) => deliveries.get(id)!);
   }
 
-  /** Records what becomes of those that are dead letters. */
+  /** Records an outcome in the entries of those that are dead letters. */
   private async settleDead(ids: readonly string[], outcome: 'queued' | 'dead'): Promise<void> {
     const { writer } = this.recorder;
     if (writer === undefined) return;
